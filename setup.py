@@ -64,6 +64,7 @@ setup(
         "console_scripts": ["seele = seele.cli.main:main"],
         "seele.commands": [
             "train = seele_verl.train:main",
+            "check = seele_verl.check:main",
             "eval = seele_eval.run:command",
             "merge = seele_verl.merge:main",
             "model = seele_models.command:main",

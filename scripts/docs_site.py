@@ -19,7 +19,12 @@ from typer.main import get_command
 ROOT = Path(__file__).parents[1]
 SETTINGS = ROOT / "seele" / "config"
 ROOT_CLASS = "SeeleConfig"
-SAME = {"seele eval": "seele_eval.run", "seele merge": "seele_verl.merge", "seele train": "seele_verl.train"}
+SAME = {
+    "seele check": "seele_verl.check",
+    "seele eval": "seele_eval.run",
+    "seele merge": "seele_verl.merge",
+    "seele train": "seele_verl.train",
+}
 """Commands of ``seele`` that are modules as well."""
 _COMMANDS = re.compile(r"^```bash\n(.*?)^```$", re.M | re.S)
 _TABLE_OF_ROWS = re.compile(r"<table>\s*<thead>\s*<tr>\s*<th[^>]*></th>.*?</table>", re.S)
@@ -187,7 +192,7 @@ def commands_page() -> str:
             lines += [f"`python -m {SAME[path]}` is the same command.", ""]
         if path in helps:
             lines += ["```text", helps[path].rstrip(), "```", ""]
-        if path == "seele train":
+        if path in ("seele check", "seele train"):
             lines += [
                 "Settings: [SEELE's](settings.md) and verl's; `seele train --help` prints them all.",
                 "",

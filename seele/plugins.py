@@ -96,7 +96,9 @@ def where(part: Any) -> str:
 
 
 def where_raised(error: BaseException) -> str:
-    """Return the file and line of the innermost frame of an error."""
+    """Return the file and line of the innermost frame of an error; of a syntax error, its own."""
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        return f"{error.filename}:{error.lineno}"
     frames = traceback.extract_tb(error.__traceback__)
     return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "an unknown line"
 

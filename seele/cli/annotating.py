@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from seele.cli.outputs import writable_file
 from seele.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,7 +23,11 @@ Address = Annotated[
 Model = Annotated[str, typer.Option(help="The server's name for the model.", show_default=False)]
 Calls = Annotated[
     Path | None,
-    typer.Option(help="File that stores the replies.", show_default="OUT with the ending .calls.jsonl"),
+    typer.Option(
+        help="File that stores the replies.",
+        show_default="OUT with the ending .calls.jsonl",
+        callback=writable_file,
+    ),
 ]
 PromptFile = Annotated[
     Path | None,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from seele.cli.outputs import writable_folder
 from seele.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -108,7 +109,8 @@ def cost_command(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for cost.json and cost.md.", file_okay=False)
+        Path | None,
+        typer.Option(help="Folder for cost.json and cost.md.", file_okay=False, callback=writable_folder),
     ] = None,
 ) -> None:
     """Predict the seconds of a training step by phase, one line per combination of repeated options.

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from seele.cli import annotating as options
+from seele.cli.outputs import writable_file
 from seele.config.settings import RewardConfig
 from seele.endpoint import API_KEY
 
@@ -18,7 +19,11 @@ def annotate_command(
     file: options.File,
     out: Annotated[
         Path,
-        typer.Option(help="Parquet file of the problems whose solution was kept.", show_default=False),
+        typer.Option(
+            help="Parquet file of the problems whose solution was kept.",
+            show_default=False,
+            callback=writable_file,
+        ),
     ],
     endpoint: options.Address,
     model: options.Model,

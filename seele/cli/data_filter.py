@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from seele.cli.outputs import writable_file
 from seele.cli.sampling import run_sampler
 from seele.errors import ConfigError
 
@@ -12,7 +13,10 @@ from seele.errors import ConfigError
 def filter_command(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="A parquet file of problems.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="Parquet file of the kept problems.", show_default=False)],
+    out: Annotated[
+        Path,
+        typer.Option(help="Parquet file of the kept problems.", show_default=False, callback=writable_file),
+    ],
     band: Annotated[
         str, typer.Option(help="Correct samples of a kept problem, as LEAST:MOST, both inclusive.")
     ] = "0:0",

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from seele.cli.outputs import writable_file
 from seele.cli.sampling import run_sampler
 
 
@@ -12,7 +13,10 @@ def guide_command(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="A parquet file of problems.", show_default=False)],
     model: Annotated[Path, typer.Option(help="Hugging Face folder of the model.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="Parquet file to write.", show_default=False)],
+    out: Annotated[
+        Path,
+        typer.Option(help="Parquet file to write.", show_default=False, callback=writable_file),
+    ],
 ) -> None:
     """Copy each problem that a model does not solve, with the shortest sufficient hint in its question.
 

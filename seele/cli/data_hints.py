@@ -6,13 +6,17 @@ from typing import Annotated
 import typer
 
 from seele.cli import annotating as options
+from seele.cli.outputs import writable_file
 from seele.endpoint import API_KEY
 
 
 def hints_command(
     file: options.File,
     out: Annotated[
-        Path, typer.Option(help="Parquet file of all problems, with their tiers.", show_default=False)
+        Path,
+        typer.Option(
+            help="Parquet file of all problems, with their tiers.", show_default=False, callback=writable_file
+        ),
     ],
     endpoint: options.Address,
     model: options.Model,

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from seele.cli.outputs import writable_file
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -27,7 +29,12 @@ def inspect_problems(
     num: Annotated[int, typer.Option(min=0, help="Number of problems, from the start.")] = 3,
     html: Annotated[
         Path | None,
-        typer.Option(help="Write them as one HTML page.", dir_okay=False, show_default="the terminal"),
+        typer.Option(
+            help="Write them as one HTML page.",
+            dir_okay=False,
+            show_default="the terminal",
+            callback=writable_file,
+        ),
     ] = None,
     stats: Annotated[
         bool, typer.Option("--stats", help="Statistics by source and level; always on the page.")
@@ -64,7 +71,10 @@ def inspect_problems(
 def milestones_command(
     file: Annotated[Path, typer.Argument(help="A parquet file of problems.", show_default=False)],
     out: Annotated[
-        Path | None, typer.Option(help="Parquet file to write.", dir_okay=False, show_default="FILE itself")
+        Path | None,
+        typer.Option(
+            help="Parquet file to write.", dir_okay=False, show_default="FILE itself", callback=writable_file
+        ),
     ] = None,
 ) -> None:
     """Add the milestones of the worked solutions, and print how many there are.

@@ -8,13 +8,17 @@ from typing import Annotated
 
 import typer
 
+from seele.cli.outputs import writable_file
 from seele.errors import DataError
 
 
 def limr_command(
     file: Annotated[Path, typer.Argument(help="A parquet file of problems.", show_default=False)],
     run: Annotated[Path, typer.Option(help="A run without hints on these problems.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="Parquet file of the kept problems.", show_default=False)],
+    out: Annotated[
+        Path,
+        typer.Option(help="Parquet file of the kept problems.", show_default=False, callback=writable_file),
+    ],
     visits: Annotated[
         int, typer.Option(min=1, help="Visits of each problem to score, from the run's first.")
     ] = 4,

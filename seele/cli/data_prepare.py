@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from seele.cli.outputs import writable_folder
 from seele.cli.token_limit import (
     DEFAULT_TEMPLATE,
     MaxTokensOption,
@@ -46,7 +47,10 @@ prepare_app = typer.Typer(
     "(docs/data.md), or a generator: chains, countdown, zebra, arc_1d.",
 )
 
-OutOption = Annotated[Path, typer.Option(help="Folder to write to.", file_okay=False, show_default=False)]
+OutOption = Annotated[
+    Path,
+    typer.Option(help="Folder to write to.", file_okay=False, show_default=False, callback=writable_folder),
+]
 GraderOption = Annotated[
     str,
     typer.Option(
@@ -77,7 +81,7 @@ def prepare_source(
         typer.Argument(
             help="A source's name, a YAML file of your own, "
             "hf://OWNER/NAME?config=...&split=...&revision=..., a URL of the hub, or a "
-            "local parquet, JSON or JSONL file or folder.",
+            "local parquet, JSON, JSONL or CSV file, or a folder of such files.",
             show_default=False,
         ),
     ],

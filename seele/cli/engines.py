@@ -13,6 +13,7 @@ GROUP = "seele.commands"
 
 HELP = {
     "train": "Train a model: settings and groups as NAME=VALUE; docs/methods lists the methods.",
+    "check": "Check the command of a training run, from the same settings, without starting it.",
     "eval": "Evaluate a model without hints, on benchmarks or on your own problems.",
     "merge": "Merge a run's checkpoint into a Hugging Face folder.",
     "model": "Fetch a pretrained model, warm-start it, or make a small base model on a CPU.",

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from seele.cli.outputs import writable_folder
 from seele.errors import CheckpointError, ConfigError
 
 # Run in other processes, because ``seele`` must not import verl.
@@ -19,7 +20,10 @@ LAST = "last"
 
 def export_command(
     run: Annotated[Path, typer.Argument(help="Run folder of a finished or interrupted run.")],
-    out: Annotated[Path | None, typer.Option("--out", help="Folder to write; RUN/export by default.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder to write; RUN/export by default.", callback=writable_folder),
+    ] = None,
     step: Annotated[str, typer.Option(help="Step of the checkpoint, or last.")] = LAST,
     push: Annotated[
         str | None, typer.Option(metavar="OWNER/NAME", help="Upload the folder to the Hugging Face hub.")

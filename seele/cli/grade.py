@@ -3,13 +3,16 @@ r"""``seele grade``: grade a file of answers with the graders that training uses
 import json
 import os
 import reprlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated, Any
 
 import typer
 
+from seele.cli.outputs import writable_file
 from seele.config import RewardConfig, from_mapping
 from seele.errors import ConfigError, DataError
 from seele.records import Grade
@@ -45,7 +48,10 @@ def grade_command(
     out: Annotated[
         Path,
         typer.Option(
-            help="File of the same rows with `correct` and `reason`.", dir_okay=False, show_default=False
+            help="File of the same rows with `correct` and `reason`.",
+            dir_okay=False,
+            show_default=False,
+            callback=writable_file,
         ),
     ],
     grader: Annotated[
@@ -57,7 +63,11 @@ def grade_command(
     ] = _DEFAULTS.grader,
     cross_check: Annotated[
         Path | None,
-        typer.Option(help="Page of the rows that MathRuler and Math-Verify disagree on.", show_default=False),
+        typer.Option(
+            help="Page of the rows that MathRuler and Math-Verify disagree on.",
+            show_default=False,
+            callback=writable_file,
+        ),
     ] = None,
     workers: Annotated[
         int, typer.Option(help="Grading processes.", show_default="one per core, at most 8")
@@ -95,7 +105,7 @@ def grade_command(
     from seele.reward.graders import GRADERS
     from seele.reward.reasoning import CHECKERS
 
-    _refuse_parquet(cases)
+    _refuse_other_formats(cases)
     is_function = grader not in GRADERS
     if is_function and max_chars is not None and cross_check is None:
         raise ConfigError(
@@ -107,6 +117,8 @@ def grade_command(
         )
     reward = _reward_settings(settings or [])
     read = [_read_case(at, row) for at, row in read_json_lines(cases)]
+    if not read:
+        raise DataError(f'{cases}: no rows; expected one {{"gold": text, "pred": text}} per line')
 
     def grade_by(name: str) -> Sequence[Grade]:
         others = [case for case in read if case.data_source not in CHECKERS]
@@ -131,7 +143,10 @@ def grade_command(
         for case, grade in zip(read, grades, strict=True)
     ]
     write_atomically(out, "".join(json.dumps(row) + "\n" for row in graded))
-    typer.echo(f"{out}: {sum(grade.correct for grade in grades)} of {len(grades)} correct")
+    reasons = Counter(grade.reason.value for grade in grades if not grade.correct).most_common()
+    why = f" ({', '.join(f'{count} {reason}' for reason, count in reasons)})" if reasons else ""
+    mean = f"; mean reward {fmean(grade.reward for grade in grades):.3g}" if is_function else ""
+    typer.echo(f"{out}: {sum(grade.correct for grade in grades)} of {len(grades)} correct{why}{mean}")
     if cross_check is not None:
         first, second = (grades if name == grader else grade_by(name) for name in _CROSS_CHECKED)
         typer.echo(_write_cross_check(cross_check, read, first, second))
@@ -248,15 +263,19 @@ def _write_cross_check(
     return f"{path}: {sum(answer.disagrees for answer in answers)} of {len(answers)} disagree"
 
 
-def _refuse_parquet(cases: Path) -> None:
+def _refuse_other_formats(cases: Path) -> None:
     if not cases.is_file():
         return
     with cases.open("rb") as stream:
-        if stream.read(4) == b"PAR1":
-            raise DataError(
-                f'{cases}: parquet, but cases are JSON lines such as {{"gold": "7", "pred": "8"}}; '
-                "write them with pandas: read_parquet(FILE).to_json(CASES, orient='records', lines=True)"
-            )
+        is_parquet = stream.read(4) == b"PAR1"
+    if is_parquet or cases.suffix == ".csv":
+        kind, reader = (
+            ("parquet", "read_parquet(FILE)") if is_parquet else ("CSV", "read_csv(FILE, dtype=str)")
+        )
+        raise DataError(
+            f'{cases}: {kind}, but cases are JSON lines such as {{"gold": "7", "pred": "8"}}; '
+            f"write them with pandas: {reader}.to_json(CASES, orient='records', lines=True)"
+        )
 
 
 def _read_case(at: str, row: Any) -> Case:

@@ -4,6 +4,8 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
@@ -35,6 +37,21 @@ app = typer.Typer(
 data_reasoning.register(prepare_app)
 data_app = typer.Typer(no_args_is_help=True, help="Prepare, annotate, filter and inspect problems.")
 data_app.add_typer(prepare_app, name="prepare")
+
+
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
+        typer.echo(f"seele {version('seele')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None: ...
 
 
 def _add(group: typer.Typer, name: str, command: Callable[..., None], *, passes_on: bool = False) -> None:

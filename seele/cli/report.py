@@ -12,7 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
-from seele.data.storage.files import write_atomically
+from seele.cli.outputs import writable_folder
+from seele.data.storage.files import check_writable, write_atomically
 from seele.errors import ConfigError
 
 
@@ -27,14 +28,13 @@ def report_command(
 
     Raises:
         CheckpointError: If RUN is not a run folder.
-        ConfigError: If --out is a file.
+        ConfigError: If --out is a file or cannot be written.
     """
     # Imported here, so that other sub-commands do not wait half a second for Matplotlib.
     from seele.report.build import build_report
 
     folder = run / "report" if out is None else out
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"--out {folder}: is a file; give a folder, or a path that does not exist")
+    check_writable(folder, is_folder=True)
     files = build_report(run, own_parts=own_parts)
     for name, content in files.items():
         write_atomically(folder / name, content)
@@ -53,7 +53,10 @@ def compare_command(
         list[Path], typer.Argument(metavar="RUN...", help="Run folders of finished or interrupted runs.")
     ],
     out: Annotated[
-        Path | None, typer.Option(help="Folder for index.html, figures, comparison.md and summary.json.")
+        Path | None,
+        typer.Option(
+            help="Folder for index.html, figures, comparison.md and summary.json.", callback=writable_folder
+        ),
     ] = None,
     reference: Annotated[
         str | None, typer.Option(help="Arm that the others are compared with; grpo or the first by default.")
@@ -92,8 +95,6 @@ def compare_command(
     from seele.report.comparison.build import build_files, summary_text
     from seele.report.comparison.tables import markdown
 
-    if out is not None and out.exists() and not out.is_dir():
-        raise ConfigError(f"--out {out}: is a file; give a folder, or a path that does not exist")
     comparison = compare(
         runs,
         by=by or (),

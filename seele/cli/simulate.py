@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from seele.cli.outputs import writable_folder
 from seele.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -64,7 +65,11 @@ def simulate_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for simulation.json, simulation.md and simulation.png.", file_okay=False),
+        typer.Option(
+            help="Folder for simulation.json, simulation.md and simulation.png.",
+            file_okay=False,
+            callback=writable_folder,
+        ),
     ] = None,
 ) -> None:
     """Let controllers choose hints for synthetic problems, and report how close accuracy stays to the target.

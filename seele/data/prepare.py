@@ -188,7 +188,7 @@ def _write(sink: ParquetSink, split: Split, name: str, check_golds: CheckGolds |
         unhintable += instance.num_hint_units < 2
         revealed_early += instance.revealed_at is not None and instance.revealed_at < len(instance.steps)
     if not problems:
-        raise DataError(f"{name}: no problems{_why(split.counts)}; check the source and leave_out")
+        raise DataError(_without_problems(name, split))
     sink.finish()
     entry: dict[str, Any] = {"file": f"{name}.parquet"}
     if split.origin:
@@ -204,5 +204,12 @@ def _write(sink: ParquetSink, split: Split, name: str, check_golds: CheckGolds |
     return entry
 
 
-def _why(counts: Counts | None) -> str:
-    return "" if counts is None else f" in {counts.read} rows (skipped: {dict(counts.left_out)})"
+def _without_problems(name: str, split: Split) -> str:
+    counts = split.counts
+    where = ", ".join(map(str, split.files)) or next(iter(split.origin.values()), name)
+    if counts is None:
+        return f"{name}: no problems; check the source"
+    if not counts.read:
+        return f"{where}: no rows for {name}.parquet; expected one row per problem; name another file"
+    skipped = f"{counts.read} rows (skipped: {dict(counts.left_out)})"
+    return f"{where}: no problems for {name}.parquet in {skipped}; check the rows and leave_out"

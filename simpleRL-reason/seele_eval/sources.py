@@ -157,9 +157,9 @@ def read_rows(path: Path) -> list[tuple[str, Any]]:
             case ".jsonl":
                 return read_json_lines(path)
             case ".json":
-                rows = json.loads(path.read_text(encoding="utf-8"))
+                rows = json.loads(path.read_text(encoding="utf-8-sig"))
             case ".csv":
-                with path.open(encoding="utf-8", newline="") as file:
+                with path.open(encoding="utf-8-sig", newline="") as file:
                     rows = list(csv.DictReader(file))
             case ".parquet":
                 rows = pq.read_table(path).to_pylist()

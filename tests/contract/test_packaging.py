@@ -158,6 +158,7 @@ def test_import_verl_from_the_root_is_the_released_package() -> None:
     [
         ("console_scripts", "seele", "seele.cli.main:main"),
         ("seele.commands", "train", "seele_verl.train:main"),
+        ("seele.commands", "check", "seele_verl.check:main"),
         ("seele.commands", "eval", "seele_eval.run:command"),
         ("seele.commands", "merge", "seele_verl.merge:main"),
         ("seele.commands", "model", "seele_models.command:main"),

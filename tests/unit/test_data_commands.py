@@ -203,6 +203,56 @@ def test_parquet_is_named_where_cases_are_json_lines(tmp_path, capsys):
     assert "in.parquet: parquet, but cases are JSON lines such as {" in capsys.readouterr().err
 
 
+def test_csv_is_named_where_cases_are_json_lines(tmp_path, capsys):
+    (cases := tmp_path / "in.csv").write_text("gold,pred\n")
+    assert run("grade", cases, "--out", tmp_path / "out.jsonl") == 2
+    assert "in.csv: CSV, but cases are JSON lines such as {" in (said := capsys.readouterr().err)
+    assert "read_csv(FILE, dtype=str).to_json(CASES, orient='records', lines=True)" in said
+
+
+def test_a_file_without_cases_is_refused(tmp_path, capsys):
+    assert run("grade", write_cases(tmp_path / "in.jsonl"), "--out", tmp_path / "out.jsonl") == 2
+    assert 'in.jsonl: no rows; expected one {"gold": text, "pred": text} per line' in capsys.readouterr().err
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_grade_says_why_answers_are_not_correct(tmp_path, capsys):
+    graded(tmp_path, *({"gold": "1", "pred": pred} for pred in ("1", None, "2", None)))
+    assert capsys.readouterr().out == f"{tmp_path}/out.jsonl: 1 of 4 correct (2 no_answer, 1 wrong)\n"
+    graded(tmp_path, {"gold": "1", "pred": "1"})
+    assert capsys.readouterr().out == f"{tmp_path}/out.jsonl: 1 of 1 correct\n"
+
+
+# Each command, with an output below a file; the inputs do not exist, because the output is checked first.
+WRITERS = {
+    "grade": ("grade", "in", "--out"),
+    "cross-check": ("grade", "in", "--out", "out", "--cross-check"),
+    "inspect": ("data", "inspect", "in", "--html"),
+    "milestones": ("data", "milestones", "in", "--out"),
+    "prepare": ("data", "prepare", "deepmath", "--out"),
+    "gsm8k": ("data", "prepare", "gsm8k", "--out"),
+    "chains": ("data", "prepare", "chains", "--out"),
+    "zebra": ("data", "prepare", "zebra", "--out"),
+    "filter": ("data", "filter", "in", "--out"),
+    "limr": ("data", "limr", "in", "--run", "run", "--out"),
+    "own": ("data", "own", "in", "--model", "model", "--out"),
+    "guide": ("data", "guide", "in", "--model", "model", "--out"),
+    "annotate": ("data", "annotate", "in", "--endpoint", "http://x", "--model", "m", "--out"),
+    "calls": ("data", "hints", "in", "--endpoint", "http://x", "--model", "m", "--out", "out", "--calls"),
+    "hints": ("data", "hints", "in", "--endpoint", "http://x", "--model", "m", "--out"),
+    "export": ("export", "in", "--out"),
+}
+
+
+@pytest.mark.parametrize("command", WRITERS.values(), ids=WRITERS)
+def test_every_command_checks_its_output_before_its_input(tmp_path, monkeypatch, capsys, command):
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_text("")
+    assert run(*command, "file/x") == 2
+    said = f"error: {command[-1]} file/x: file is a file; give a path below a folder\n"
+    assert capsys.readouterr().err == said
+
+
 def test_an_unknown_grader_lists_the_known_ones(tmp_path, capsys):
     cases = write_cases(tmp_path / "in.jsonl", {"gold": "1", "pred": "2"})
     assert run("grade", cases, "--out", tmp_path / "out.jsonl", "--grader", "guess") == 2

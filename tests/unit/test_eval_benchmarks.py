@@ -953,3 +953,11 @@ def test_a_benchmarks_own_judge_decides_on_texts_with_and_without_a_formula(legs
         found = whole.read(text, task.problems[0], task.extract)
         assert judge_found(task.judge, grader, task.problems[0], found).correct
     assert grader.asked == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("a.json", '[{"q": "1"}]'), ("a.csv", "q\n1\n"), ("a.jsonl", '{"q": "1"}')]
+)
+def test_a_byte_order_mark_is_skipped(name, text, tmp_path):
+    (tmp_path / name).write_text(text, encoding="utf-8-sig")
+    assert [row for _, row in read_rows(tmp_path / name)] == [{"q": "1"}]

@@ -94,6 +94,10 @@ def test_help_lists_every_command_with_a_line(capsys):
         assert f" {name} " in listed and text.split(":")[0] in " ".join(listed.replace("│", "").split())
 
 
+def test_the_version_is_that_of_the_installed_package(seele):
+    assert (seele("--version").stdout, seele("--version").returncode) == ("seele 0\n", 0)
+
+
 # --- Every example is short and runs from a copy outside the repository. Runs of tests/integration train
 # with them: test_lora.py with the controller and the loss, test_two_ranks.py with the data
 

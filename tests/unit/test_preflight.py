@@ -1,6 +1,7 @@
 """Bad input is refused before anything expensive starts, and nothing is left behind."""
 
 import dataclasses
+import fcntl
 import json
 import os
 import re
@@ -25,6 +26,7 @@ from seele.data.storage.parquet import set_column
 from seele.data.storage.schema import write_problems
 from seele.errors import ConfigError, DataError
 from seele.records import Instance
+from seele_verl import check as seele_check
 from seele_verl import train
 from seele_verl.checks.cluster import capability, check_free_gpus, check_nodes, files_to_share, unshared
 from seele_verl.checks.command_line import explain
@@ -161,6 +163,50 @@ def test_methods_of_prepared_files_look_for_what_was_prepared(check, tmp_path, c
         with pytest.raises(DataError, match=r"'guided_by', which method pope needs; docs/methods/pope.md"):
             check("method=pope", files)
     assert said == (not value)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "steps", "message"),
+    [
+        (
+            ("method=seele",),
+            (),
+            r"none of the 8 problems can be hinted, but seele.hints.controller=bayes gives hints: 8 have no "
+            r"worked solution; prepare problems with .* or train without hints: method=grpo",
+        ),
+        (
+            ("method=uft",),
+            ("\\boxed{2}",),
+            "controller=uft gives hints: 8 have one of a single step, or none",
+        ),
+        (("method=seele", "seele.hints.revealing=forbid"), ("a = 2\n", "b\n", "\\boxed{2}"), "8 have one of"),
+        (("method=prefix_rl",), (), "8 have no worked solution"),
+        (
+            ("method=luffy",),
+            (),
+            r"none of the 8 problems has a worked solution, which seele.off_policy.source",
+        ),
+    ],
+)
+def test_hints_and_traces_need_a_problem_that_has_some(check, overrides, steps, message):
+    bare = [problem(index, steps=steps) for index in range(8)]
+    with pytest.raises(DataError, match=message):
+        check(*overrides, train=bare)
+    assert check(*overrides, train=[*bare, problem(8)]).num_problems == 9
+    assert check("method=grpo", train=bare).num_problems == 8
+
+
+def test_a_policys_own_solutions_may_come_later(check):
+    bare = [problem(index, steps=()) for index in range(8)]
+    assert check("method=seele", "seele.hints.refresh=epoch", train=bare).num_unhintable == 8
+
+
+def test_hints_that_are_all_cut_are_none(check):
+    cut = ("seele.prompt.template=plain", "seele.data.overlong=truncate", "data.max_prompt_length=5")
+    with pytest.raises(
+        DataError, match="8 have one of a single step, or none of its hints is allowed or fit"
+    ):
+        check(*cut)
 
 
 def test_validation_problems_that_are_trained_on_are_counted(check):
@@ -730,6 +776,22 @@ def test_a_prompt_whose_longest_hint_does_not_fit(check):
         check(train=train)
 
 
+def test_shorter_hints_are_advised_only_where_they_help(check):
+    limit = ("seele.prompt.template=plain", "data.max_prompt_length=")
+    with pytest.raises(
+        DataError, match=r"prompt_length=12, or more of them with seele.data.overlong=truncate"
+    ):
+        check(limit[0], f"{limit[1]}5")
+    long = [problem(index, question="1+1" * (index + 1)) for index in range(8)]
+    with pytest.raises(DataError) as error:
+        check(limit[0], f"{limit[1]}8", train=long)
+    assert "truncate" not in str(error.value)
+    assert str(error.value).endswith(
+        "keep all problems with data.max_prompt_length=33 (6 prompts are too long without a hint: "
+        "data.max_prompt_length must be at least 10 for the shortest of them, and 25 for the longest)"
+    )
+
+
 def test_hints_do_not_count_where_none_is_given(check):
     long = [problem(i, steps=("a" * 90, "\\boxed{2}")) for i in range(8)]
     check("method=grpo", train=long)
@@ -981,6 +1043,131 @@ def test_a_refused_run_leaves_nothing_behind(tmp_path, model, override, message)
     assert result.returncode == 2
     assert result.stderr.startswith(message) and result.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["method", "seele"], "error: method: no value; settings are written NAME=VALUE: write method=seele"),
+        (
+            ["method=seele", "seele.seed", "job=tiny"],
+            "error: seele.seed: no value; .* write seele.seed=VALUE",
+        ),
+    ],
+)
+def test_a_name_without_a_value_is_told_how_it_is_written(monkeypatch, capsys, overrides, said):
+    for main in (train.main, seele_check.main):
+        monkeypatch.setattr("sys.argv", ["seele", *overrides])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 2 and re.fullmatch(f"{said}\n", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("place", ["file", "file/run", "/proc/no/run"])
+def test_a_run_folder_that_cannot_be_written_to_is_named(check, tmp_path, place):
+    (tmp_path / "file").touch()
+    with pytest.raises(
+        ConfigError, match=r"trainer.default_local_dir: got \S+, which cannot be written to: \w"
+    ):
+        check(f"trainer.default_local_dir={tmp_path / place}")
+
+
+def test_what_the_system_refuses_is_one_line_and_may_be_a_fault(monkeypatch, capsys):
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied", "run/.lock")
+
+    monkeypatch.setattr(train, "run", refuse)
+    monkeypatch.setattr("sys.argv", ["seele train", "method=grpo", "hardware=cpu", "job=tiny"])
+    with pytest.raises(SystemExit) as ended:
+        train.main()
+    assert ended.value.code == 1  # once the run has begun, it is restarted
+    assert capsys.readouterr().err == "error: [Errno 13] Permission denied: 'run/.lock'\n"
+
+
+# A check alone
+
+
+@pytest.fixture
+def check_alone(tmp_path, model, monkeypatch, capsys):
+    """Check a command of eight problems, and return its exit status and its two outputs."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(train, "set_environment", lambda config: None)
+    write_problems(tmp_path / "train.parquet", [problem(i) for i in range(8)], split="train")
+    write_problems(tmp_path / "heldout.parquet", [problem(99)], split="heldout")
+
+    def run(*overrides):
+        settings = [
+            *("job=tiny", f"{MODEL_PATH}={model}"),
+            *(f"data.train_files=[{tmp_path}/train.parquet]", f"data.val_files=[{tmp_path}/heldout.parquet]"),
+            *("data.train_batch_size=4", f"trainer.default_local_dir={tmp_path}/run"),
+            *overrides,
+        ]
+        before = sorted(tmp_path.rglob("*"))
+        status = 0
+        try:
+            seele_check.main(settings)
+        except SystemExit as ended:
+            status = ended.code
+        assert sorted(tmp_path.rglob("*")) == before
+        return status, *capsys.readouterr()
+
+    return run
+
+
+def test_a_check_says_what_a_run_would_and_writes_nothing(check_alone, tmp_path):
+    status, said, warned = check_alone("method=seele", "hardware=cpu")
+    assert (status, warned) == (0, "")
+    assert said == (
+        f"seele would start in {tmp_path}/run\n8 problems (0 cannot be hinted), 4 x 16 rollouts a step, "
+        "30 steps\nok: seele would start\n"
+    )
+    status, said, warned = check_alone("method=seele", "hardware=cpu", "seele.hints.rounds=3")
+    assert (status, said) == (2, "")
+    assert (
+        warned.startswith("error: seele.hints: rollouts_per_prompt (16) must be") and warned.count("\n") == 1
+    )
+    assert check_alone("method=gro", "hardware=cpu")[2].startswith("error: method: unknown option 'gro' (did")
+
+
+def test_a_check_covers_both_stages(check_alone, tmp_path):
+    status, said, _ = check_alone("method=sft_rl", "hardware=cpu", "seele.sft.batch_size=2")
+    assert status == 0 and f"sft would start in {tmp_path}/run/sft\n" in said
+    assert said.endswith("ok: sft_rl would start\n") and f"sft_rl would start in {tmp_path}/run\n" in said
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_what_this_machine_lacks_is_a_warning_of_a_check(check_alone, tmp_path, monkeypatch):
+    monkeypatch.setattr("ray._private.utils.get_num_cpus", lambda: 1)
+    node = ("method=seele", "hardware=gpu8", "data.train_batch_size=8")
+    status, said, warned = check_alone(*node)
+    assert status == 0 and said.endswith("ok: seele would start, but not on this machine: see the warnings\n")
+    lines = warned.splitlines()
+    assert all(line.startswith("warning: on this machine: ") for line in lines)
+    assert [line.split(": ")[2] for line in lines] == ["trainer.device", "ray_kwargs.ray_init.num_cpus"]
+    status, said, warned = check_alone(*node, f"{MODEL_PATH}=/no/such/model")
+    assert status == 0 and "actor_rollout_ref.model.path: no folder /no/such/model" in warned
+    assert "without the model, its window and the lengths of prompts" in said
+    status, _, warned = check_alone(*node, f"{MODEL_PATH}=/no/such/model", "data.train_batch_size=16")
+    assert status == 2 and warned.splitlines()[-1].startswith("error: data.train_files: 8 problems are fewer")
+
+
+def test_a_check_of_a_run_that_goes_on_says_where(check_alone, tmp_path):
+    run = tmp_path / "run"
+    write(run / "global_step_30" / "actor" / "model_world_size_1_rank_0.pt")
+    write(run / "global_step_30" / "data.pt")
+    command = ("method=seele", "hardware=cpu")
+    write_run_card(run, {"arguments": ["method=seele"], "status": "running"})
+    said = check_alone(*command)[1]
+    assert f"seele would resume after step 30 in {run}\n" in said and "unlike the last command in" in said
+    write_run_card(run, {"arguments": ["method=seele"], "status": "finished"})
+    said = check_alone(*command)[1]
+    assert f"seele has finished in {run}; nothing is left to do after step 30\n" in said
+    assert said.endswith("ok: the run would train nothing\n")
+    assert "would resume after step 30" in check_alone(*command, "trainer.total_training_steps=40")[1]
+    (run / ".lock").write_text("process 1 on a node")
+    with (run / ".lock").open() as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        assert "default_local_dir: process 1 on a node trains in" in check_alone(*command)[2]
 
 
 @pytest.mark.parametrize(

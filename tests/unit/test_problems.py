@@ -30,9 +30,9 @@ from seele.data.overlong import (
 )
 from seele.data.split import divide_file, is_in_first_part
 from seele.data.storage import schema
-from seele.data.storage.files import file_sha256, read_json_lines, write_atomically
+from seele.data.storage.files import check_writable, file_sha256, read_json_lines, write_atomically
 from seele.data.storage.schema import count_unhintable, read_columns, read_problems, write_problems
-from seele.errors import DataError
+from seele.errors import ConfigError, DataError
 from seele.records import Instance
 from seele.reward.overlong import overlong_penalty
 from seele_eval.contamination import main
@@ -149,10 +149,11 @@ def test_missing_columns_are_listed(tmp_path):
         read_problems(write_rows(tmp_path / "f", {k: ROW[k] for k in list(ROW)[:3]}))
 
 
-def test_json_lines_are_sent_to_be_prepared(tmp_path):
-    (tmp_path / "rows.jsonl").write_text("{}\n")
-    with pytest.raises(DataError, match=r"JSON, expected parquet; `seele data prepare \S+rows.jsonl --out"):
-        read_problems(tmp_path / "rows.jsonl")
+@pytest.mark.parametrize(("suffix", "kind"), [("json", "JSON"), ("jsonl", "JSON"), ("csv", "CSV")])
+def test_rows_are_sent_to_be_prepared(tmp_path, suffix, kind):
+    (file := tmp_path / f"rows.{suffix}").write_text("{}\n")
+    with pytest.raises(DataError, match=rf"{kind}, expected parquet; `seele data prepare {file} --out"):
+        read_problems(file)
 
 
 def test_repeated_columns_are_refused(tmp_path):
@@ -248,11 +249,38 @@ def test_json_lines_are_counted_from_one_and_blank_ones_skipped(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("line", [b"{", b'"\xff"', b"[" * 100_000], ids=["open", "no UTF-8", "deep"])
-def test_a_line_that_is_not_json_is_named(tmp_path, line):
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [(b"{", "a JSON value"), (b'"\xff"', "text in UTF-8 .*; save the"), (b"[" * 100_000, "a JSON value")],
+    ids=["open", "no UTF-8", "deep"],
+)
+def test_a_line_that_is_not_json_is_named(tmp_path, line, complaint):
     write_atomically(tmp_path / "f", b"1\n" + line)
-    with pytest.raises(DataError, match="f: line 2: expected a JSON value"):
+    with pytest.raises(DataError, match=f"f: line 2: expected {complaint}"):
         read_json_lines(tmp_path / "f")
+
+
+@pytest.mark.parametrize("read", [read_json_lines, read_problems])
+def test_a_folder_is_not_taken_for_a_missing_file(tmp_path, read):
+    with pytest.raises(DataError, match="is a folder; name a file in it"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_an_output_that_cannot_be_written_is_refused_before_the_work(tmp_path, is_folder):
+    (tmp_path / "file").write_text("text")
+    check_writable(tmp_path / "new" / "deep" / "x", is_folder=is_folder)
+    for out, complaint in (
+        (Path("/proc/new/x"), r"cannot be written \(No such file or directory\); give a path that you can"),
+        (tmp_path / "file" / "new" / "x", f"{tmp_path}/file is a file; give a path below a folder"),
+        (tmp_path / ("x" * 300), r"cannot be written \(File name too long\)"),
+        (tmp_path / "file", "is a file; give a folder")
+        if is_folder
+        else (tmp_path, "is a folder; name a file"),
+    ):
+        with pytest.raises(ConfigError, match=f"^--html {out}: {complaint}"):
+            check_writable(out, option="--html", is_folder=is_folder)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_columns_are_read_in_file_order_whoever_made_them(tmp_path):

@@ -356,6 +356,7 @@ def test_a_file_of_answers_is_graded_by_it(file, tmp_path):
     command = ["grade", str(cases), "--out", str(out), "--grader", f"{file}:length", "--workers", "1"]
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
+    assert result.output == f"{out}: 1 of 2 correct (1 wrong); mean reward 0.6\n"
     full, short = map(json.loads, out.read_text().splitlines())
     assert (full["correct"], full["reward"], full["id"]) == (True, 1.0, 7)
     assert (short["correct"], short["reward"], short["reward_extra"]["letters"]) == (False, 0.2, 2.0)

@@ -677,6 +677,11 @@ def test_loggers_write_into_the_folder_of_each_stage_and_workers_are_told(tmp_pa
 def test_merging_without_a_checkpoint_names_the_steps_there_are(tmp_path):
     with pytest.raises(CheckpointError, match="no complete checkpoint; no step has one"):
         merge.merge_checkpoint(tmp_path)
+    for ask in (merge.merge_checkpoint, merge.complete_steps):
+        with pytest.raises(
+            CheckpointError, match="nowhere: no such folder; name the folder of a run, such as"
+        ):
+            ask(tmp_path / "nowhere")
     save_checkpoint(tmp_path, 10)
     with pytest.raises(CheckpointError, match=r"no checkpoint of step 7; steps with a checkpoint are \[10\]"):
         merge.merge_checkpoint(tmp_path, 7)

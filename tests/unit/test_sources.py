@@ -325,6 +325,51 @@ def test_a_local_file_is_read_by_a_mapping(tmp_path, suffix):
     assert len({each.instance_id for each in found}) == 3
 
 
+ROWS_OF_CSV = 'question,answer,solution\r\n"1, 2 or 3?",07,"First.\nThen."\r\n'
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["plain", "with a byte order mark"])
+@pytest.mark.parametrize(
+    ("suffix", "text"),
+    [
+        (".csv", ROWS_OF_CSV),
+        (".json", '[{"question": "1, 2 or 3?", "answer": "07", "solution": "First.\\nThen."}]'),
+        (".jsonl", '{"question": "1, 2 or 3?", "answer": "07", "solution": "First.\\nThen."}'),
+    ],
+)
+def test_a_file_of_a_spreadsheet_or_of_windows_is_read(tmp_path, suffix, text, mark):
+    (file := tmp_path / f"f{suffix}").write_bytes((mark + text).encode())
+    [found] = read_source(file)
+    assert (found.question, found.answer, found.steps) == ("1, 2 or 3?", "07", ("First.\n", "Then."))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("f.csv", f"{ROWS_OF_CSV}a,b,c,d\n", "line 4: has more values than the first line has columns"),
+        ("f.csv", f'{ROWS_OF_CSV}"a,b,c\n', r"line 4: cannot be read as CSV \(.*; close every double quote"),
+        ("f.csv", "question,answer\nq?\n", r"line 2: no answer \(.*got nothing"),
+        ("f.csv", "question,answer\nqu\xe4?,1\n", "expected text in UTF-8 .*; save the file as UTF-8"),
+        ("f.json", '["qu\xe4"]', "expected text in UTF-8 .*; save the file as UTF-8"),
+        ("f.jsonl", '{"a": "\xe4"}', "line 1: expected text in UTF-8 .*; save the file as UTF-8"),
+        ("f.xlsx", "", r"expected one of \(.*'\.csv'\), got '\.xlsx'; convert it, such as with pandas"),
+    ],
+    ids=["long line", "open quote", "short line", "csv of Latin-1", "json", "jsonl", "another format"],
+)
+def test_a_file_that_cannot_be_read_is_named(tmp_path, name, content, complaint):
+    (tmp_path / name).write_text(content, encoding="latin-1")
+    with pytest.raises(DataError, match=rf"{re.escape(name)}: {complaint}"):
+        list(read_source(tmp_path / name))
+
+
+@pytest.mark.parametrize(("name", "content"), [("f.jsonl", "\n"), ("f.json", "[]"), ("f.csv", "question\n")])
+def test_a_file_without_rows_is_named(tmp_path, capsys, name, content):
+    (tmp_path / name).write_text(content)
+    assert prepare(tmp_path / name, "--out", tmp_path / "out") == 2
+    assert f"{name}: no rows for train.parquet; expected one row per problem" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def test_ids_follow_the_content_and_not_the_file(tmp_path):
     for name, order in (("a", (0, 1)), ("b", (1, 0))):
         lines = [json.dumps({"question": f"q{n}", "answer": "1"}) for n in order]
@@ -828,7 +873,18 @@ def test_a_reference_says_which_rows_and_not_what_is_held_out(serve):
         ({"problem": "q?", "answer": 7.0, "url": "x"}, {"question": "problem", "answer": "answer"}),
         (
             {"problem": "q?", "solution": "So \\boxed{7}.", "type": "x"},
-            {"question": "problem", "solution": "solution"},
+            {"question": "problem", "answer": "last box of solution", "solution": "solution"},
+        ),
+        *(
+            (
+                {"problem": "q?", "solution": "So \\boxed{7}.", "answer": empty, "target": None},
+                {"question": "problem", "answer": "last box of solution", "solution": "solution"},
+            )
+            for empty in (None, " ", float("nan"), [])
+        ),
+        (
+            {"question": "q?", "answer": {"value": 7}, "final_answer": "7"},
+            {"question": "question", "answer": "final_answer"},
         ),
         (
             {"prompt": [{"role": "user", "content": "q?"}], "reward_model": {"ground_truth": "7"}},
@@ -837,7 +893,7 @@ def test_a_reference_says_which_rows_and_not_what_is_held_out(serve):
         ({"question": "q?", "final_answer": "7"}, {"question": "question", "answer": "final_answer"}),
         (
             {"question": "q?", "answer": "6+1=<<6+1=7>>7\n#### 7"},
-            {"question": "question", "solution": "answer"},
+            {"question": "question", "answer": "last line of answer", "solution": "answer"},
         ),
         (
             {"question": "q?", "answer": "7", "steps": ["a.\n", "b."], "difficulty": 3},
@@ -857,7 +913,8 @@ def test_a_reference_says_which_rows_and_not_what_is_held_out(serve):
         ),
     ],
     ids=[
-        *("math500", "aime", "boxed", "verl", "final_answer", "gsm8k copy", "steps", "no level"),
+        *("math500", "aime", "boxed", "null", "blank", "nan", "empty list", "answer in a mapping", "verl"),
+        *("final_answer", "gsm8k copy", "steps", "no level"),
         *("solution in a list", "steps in a text"),
     ],
 )
@@ -877,6 +934,47 @@ def test_a_column_with_texts_and_lists_of_solutions_is_refused_and_not_dropped(t
     file = write_rows(tmp_path / "f.jsonl", {"solution": "First.\nThen."}, {"solution": ["First."]})
     with pytest.raises(DataError, match=r"line 2, column 'solution': expected a text, got .*; map a list"):
         list(read_source(file))
+
+
+@pytest.mark.parametrize("bad", [False, float("nan"), None, {"v": 7}, ["30"]], ids=repr)
+def test_a_bad_answer_is_refused_or_skipped_and_does_not_replace_the_column(tmp_path, bad):
+    boxed = {"solution": "So \\boxed{3}."}
+    file = write_rows(tmp_path / "f.jsonl", boxed, {"question": "q2?", "answer": bad} | boxed)
+    with pytest.raises(DataError, match=r"line 2: no answer \(.* 'answer', got .*; fix the row, or skip"):
+        list(read_source(file))
+    [found] = read_source(file, changes={"leave_out": ("no_answer",)})
+    assert found.answer == "1"
+
+
+@pytest.mark.parametrize(
+    ("row", "complaint"),
+    [
+        ({"question": 7, "problem": "another"}, r"no question \(column 'question' is 7\)"),
+        ({"question": "q2?", "solution": False}, "column 'solution': expected a text, got False"),
+        ({"question": "q2?", "answer": "7"}, "no answer .*must end in a line '#### number', got '7'"),
+    ],
+    ids=["question", "solution", "gsm8k"],
+)
+def test_no_bad_value_replaces_a_column(tmp_path, row, complaint):
+    first = {"answer": "6+1=7\n#### 7"} if "answer" in row else {"problem": "p?", "solution": "First."}
+    file = write_rows(tmp_path / "f.jsonl", first, row)
+    with pytest.raises(DataError, match=rf"line 2.*{complaint}"):
+        list(read_source(file))
+
+
+def test_answers_below_the_rows_that_were_looked_at_are_refused(tmp_path):
+    rows = [{"question": f"{n}?", "answer": "", "solution": f"So \\boxed{{{n}}}."} for n in range(21)]
+    file = write_rows(tmp_path / "f.jsonl", *rows)
+    assert [each.answer for each in read_source(file)] == [str(n) for n in range(21)]
+    write_rows(file, *rows[:-1], rows[-1] | {"answer": "7"})
+    with pytest.raises(DataError, match=r'line 21: column \'answer\' has a value, but .* --map "question='):
+        list(read_source(file))
+
+
+@pytest.mark.parametrize(("value", "part"), [(["7"], "answer[0]"), ({"v": 7}, "answer.KEY")])
+def test_the_way_to_a_part_of_a_column_is_proposed(tmp_path, value, part):
+    with pytest.raises(DataError, match=re.escape(f"--map answer={part} takes a part of it")):
+        list(read_source(write_rows(tmp_path / "f.jsonl", {"answer": value})))
 
 
 def test_steps_that_would_have_to_be_cut_are_refused_without_a_traceback(tmp_path, capsys):
@@ -907,6 +1005,12 @@ def test_what_was_found_is_said_and_recorded(serve, tmp_path, capsys):
     assert "warning: no problem here has a possible hint" in output and "method=grpo" in output
     entry = json.loads((tmp_path / "manifest.json").read_text())["splits"]["train"]
     assert entry["columns"] == {"question": "problem", "answer": "answer"}
+    file = write_rows(tmp_path / "f.jsonl", {"answer": None, "solution": "So \\boxed{3}."})
+    assert prepare(file, "--out", tmp_path / "box") == 0
+    said = "columns: question=question answer=last box of solution solution=solution; none for level"
+    assert said in capsys.readouterr().out
+    entry = json.loads((tmp_path / "box" / "manifest.json").read_text())["splits"]["train"]
+    assert entry["columns"]["answer"] == "last box of solution"
 
 
 def test_what_is_mapped_is_not_looked_for_and_nothing_is_added_to_it(serve):

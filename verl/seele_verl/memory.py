@@ -187,15 +187,17 @@ def plan_of(
 
 
 def shape_of(model: str, *, trust_remote_code: bool = False) -> ModelShape | None:
-    """Return the shape of a model in a folder, in the hub's cache or on the hub; None if it is not a dense
-    transformer of a known type, or cannot be reached.
+    """Return the shape of a model whose shape we know, or of one in a folder, in the hub's cache or on the
+    hub; None if it is not a dense transformer of a known type, or cannot be reached.
     """
     from transformers import AutoConfig
 
+    if model in HUB_NAMES and not Path(model).exists():
+        return SHAPES[HUB_NAMES[model]]
     try:
         config = AutoConfig.from_pretrained(model, trust_remote_code=trust_remote_code)
     except (OSError, ValueError):
-        return SHAPES[HUB_NAMES[model]] if model in HUB_NAMES else None
+        return None
     return shape_from(config)
 
 

@@ -45,8 +45,8 @@ def merge_checkpoint(run: Path, step: int | None = None) -> Path:
         step: The checkpoint's step; the last complete one by default.
 
     Raises:
-        CheckpointError: The run has no such checkpoint, it is incomplete or damaged, or verl's merger
-            refuses it.
+        CheckpointError: There is no such folder or checkpoint, the checkpoint is incomplete or damaged, or
+            verl's merger refuses it.
     """
     step = last_complete_step(run) if step is None else step
     merged = run / MERGED
@@ -120,7 +120,7 @@ def complete_steps(run: Path) -> list[int]:
     """Return the steps whose checkpoints can be merged, in order.
 
     Raises:
-        CheckpointError: The run has no complete checkpoint.
+        CheckpointError: There is no such folder, or it has no complete checkpoint.
     """
     if last_complete_step(run) is None:
         raise _missing(run, None)
@@ -129,6 +129,8 @@ def complete_steps(run: Path) -> list[int]:
 
 
 def _missing(run: Path, step: int | None) -> CheckpointError:
+    if not run.is_dir():
+        return CheckpointError(f"{run}: no such folder; name the folder of a run, such as runs/seele")
     wanted = "no complete checkpoint" if step is None else f"no checkpoint of step {step}"
     steps = saved_steps(run)
     there = f"steps with a checkpoint are {steps}" if steps else "no step has one"

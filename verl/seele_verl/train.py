@@ -98,8 +98,10 @@ def compose(overrides: list[str]) -> DictConfig:
         return hydra.compose("seele", overrides=overrides)
 
 
-def run(config: DictConfig, overrides: list[str]) -> None:
-    """Check everything, then train stage by stage."""
+def prepare(config: DictConfig, overrides: list[str]) -> DictConfig:
+    """Return the configuration whose stages are checked: with its problems as files, and this process with
+    the run's environment.
+    """
     check_job(overrides)
     config = adopt_reward_function(config, overrides)
     if has_references(config):
@@ -108,6 +110,12 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         config = prepare_references(config)
     check_verl_settings(config)
     set_environment(config)
+    return config
+
+
+def run(config: DictConfig, overrides: list[str]) -> None:
+    """Check everything, then train stage by stage."""
+    config = prepare(config, overrides)
     with scratch_folder(), closing(stages(config, overrides)) as walk, ExitStack() as opened:
         # All stages share it: after the first, this process has imported Ray and could not fork another.
         python = cache(lambda: opened.enter_context(forked_workers(config)))
@@ -155,12 +163,8 @@ def _run_stage(
         is_done = resumed_at >= ends_at and not validates_first
         if is_done and not preflight.is_supervised and last_card.get("status") == "finished":
             # The card and the plan stay those of the run.
-            sys.stdout.write(
-                f"{preflight.seele.method} has finished in {folder}; nothing is left to do after step "
-                f"{resumed_at}\n{_describe_changes(last_card, overrides)}for a new run, choose another "
-                "trainer.default_local_dir; to train on, raise trainer.total_training_steps or "
-                "seele.max_generated_tokens\n"
-            )
+            changes = describe_changes(last_card, overrides)
+            sys.stdout.write(describe_finished(preflight, folder, resumed_at, changes))
             return
     config = plan_run(
         config,
@@ -202,7 +206,7 @@ def _run_stage(
                     f"rollouts of {dropped} steps are removed\n"
                 )
             if last_card:
-                sys.stdout.write(_describe_changes(last_card, overrides))
+                sys.stdout.write(describe_changes(last_card, overrides))
             _train(config, folder, preflight, resumed_at, python)
         card["status"] = "stopped" if has_stopped(folder) else "finished"
     except KeyboardInterrupt:
@@ -226,35 +230,59 @@ def _run_stage(
         )
 
 
-def _describe_changes(last_card: Mapping[str, Any], overrides: list[str]) -> str:
+def describe_changes(last_card: Mapping[str, Any], overrides: list[str]) -> str:
+    """Return a line on how the overrides differ from those of the folder's last command; empty if they do
+    not.
+    """
     changes = changed_arguments(last_card.get("arguments", overrides), overrides)
     return f"unlike the last command in this folder: {changes}\n" if changes else ""
 
 
+def describe_finished(preflight: Preflight, folder: Path, step: int, changes: str) -> str:
+    """Return the lines on a run that has nothing left to do. ``changes`` is what ``describe_changes``
+    returns.
+    """
+    return (
+        f"{preflight.seele.method} has finished in {folder}; nothing is left to do after step {step}\n"
+        f"{changes}for a new run, choose another trainer.default_local_dir; to train on, raise "
+        "trainer.total_training_steps or seele.max_generated_tokens\n"
+    )
+
+
 def _announce(folder: Path, config: DictConfig, preflight: Preflight, resumed_at: int | None) -> None:
-    seele, problems = preflight.seele, f"{preflight.num_problems} problems"
     begin = f"resumes after step {resumed_at}" if resumed_at else "starts"
-    if preflight.is_supervised:
-        plan = f"{problems}, {seele.sft.batch_size} a step, {supervised_steps(config, preflight)} steps"
-    else:
-        plan = f"{problems} ({preflight.num_unhintable} cannot be hinted), "
-        plan += f"{config.data.train_batch_size} x {seele.hints.rollouts_per_prompt} rollouts a step"
-    sys.stdout.write(f"{seele.method} {begin} in {folder}\n{plan}; log in {folder / LOG}\n")
+    plan = describe_plan(config, preflight)
+    sys.stdout.write(f"{preflight.seele.method} {begin} in {folder}\n{plan}; log in {folder / LOG}\n")
     if not preflight.is_supervised:
         sys.stdout.write("models and engine are loaded; this may take minutes, and the log has the details\n")
-    if budget := seele.max_generated_tokens:
-        sys.stdout.write(f"one step after generated tokens reach {budget:,}, the run ends\n")
-    sys.stdout.write(describe_fits(preflight.fits, preflight))
+    sys.stdout.write(describe_notes(config, preflight))
+
+
+def describe_plan(config: DictConfig, preflight: Preflight) -> str:
+    """Return the numbers of problems and of rollouts a step."""
+    seele, problems = preflight.seele, f"{preflight.num_problems} problems"
+    if preflight.is_supervised:
+        return f"{problems}, {seele.sft.batch_size} a step, {supervised_steps(config, preflight)} steps"
+    return (
+        f"{problems} ({preflight.num_unhintable} cannot be hinted), "
+        f"{config.data.train_batch_size} x {seele.hints.rollouts_per_prompt} rollouts a step"
+    )
+
+
+def describe_notes(config: DictConfig, preflight: Preflight) -> str:
+    """Return what a user should know of a run before it starts, a line each; mostly empty."""
+    notes = describe_fits(preflight.fits, preflight)
+    if budget := preflight.seele.max_generated_tokens:
+        notes = f"one step after generated tokens reach {budget:,}, the run ends\n{notes}"
     if config.actor_rollout_ref.model.trust_remote_code:
-        sys.stdout.write(
-            "trust_remote_code: every process of the run executes code that ships with the model\n"
-        )
+        notes += "trust_remote_code: every process of the run executes code that ships with the model\n"
     validates = config.trainer.val_before_train or config.trainer.test_freq > 0
     if validates and preflight.num_validation_trained_on:
-        sys.stdout.write(
+        notes += (
             f"{preflight.num_validation_trained_on} of {preflight.num_validation} validation problems are "
             "training problems, word for word: their accuracy says little about unseen problems\n"
         )
+    return notes
 
 
 def _train(
@@ -346,13 +374,13 @@ def _main(config: DictConfig) -> None:
         folder = Path(config.trainer.default_local_dir).resolve()
         sys.stderr.write(f"interrupted after step {last_step(folder)}. {_what_next(folder)}\n")
         sys.exit(128 + signal.SIGINT)
-    except SeeleError as error:
+    except (SeeleError, OSError) as error:
         _fail(error)
 
 
-def _fail(error: SeeleError) -> NoReturn:
+def _fail(error: Exception) -> NoReturn:
     sys.stderr.write(f"error: {error}\n")
-    sys.exit(FAULT if isinstance(error, TrainingFailed) else 2)
+    sys.exit(FAULT if isinstance(error, TrainingFailed | OSError) else 2)
 
 
 def main() -> None:

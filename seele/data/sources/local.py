@@ -1,7 +1,9 @@
-"""Rows of local parquet, JSON and JSONL files, a few at a time."""
+"""Rows of local parquet, JSON, JSONL and CSV files, a few at a time."""
 
+import csv
 import json
 import reprlib
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,13 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from seele.data.storage.files import iterate_json_lines
+from seele.data.storage.files import iterate_json_lines, not_utf8
 from seele.data.storage.floats import shorten_floats
 from seele.data.storage.hub import ChooseColumns
 from seele.data.storage.schema import REQUIRED_COLUMNS
 from seele.errors import DataError
 
 SUFFIXES = (".parquet", ".jsonl", ".json")
+"""Endings of the files that are looked for in a folder; a CSV file, often an index there, is named itself."""
 
 Row = tuple[str, Any]
 """A row's location for messages, and its content."""
@@ -56,7 +59,8 @@ def iterate_file(path: Path, choose: ChooseColumns | None) -> Iterator[Row]:
     """Yield each row of a file with its location for messages.
 
     Args:
-        path: A parquet, JSONL or JSON file. A JSON file is a list of rows and is read at once.
+        path: A parquet, JSONL, JSON or CSV file. A JSON file is a list of rows and is read at once; the first
+            line of a CSV file names its columns.
         choose: Returns the columns of a parquet file that are read; None for all.
 
     Raises:
@@ -68,10 +72,15 @@ def iterate_file(path: Path, choose: ChooseColumns | None) -> Iterator[Row]:
             yield from iterate_json_lines(path)
         case ".json":
             yield from _rows_of_json(path)
+        case ".csv":
+            yield from _rows_of_csv(path)
         case ".parquet":
             yield from _rows_of_parquet(path, choose)
         case suffix:
-            raise DataError(f"{path}: expected one of {SUFFIXES}, got {suffix!r}; convert it")
+            raise DataError(
+                f"{path}: expected one of {(*SUFFIXES, '.csv')}, got {suffix!r}; convert it, such as with "
+                "pandas: to_json('rows.jsonl', orient='records', lines=True)"
+            )
 
 
 def _files_of_split(folder: Path, split: str) -> list[Path]:
@@ -85,12 +94,37 @@ def _files_of_split(folder: Path, split: str) -> list[Path]:
 def _rows_of_json(path: Path) -> Iterator[Row]:
     try:
         rows = json.loads(path.read_bytes())
+    except UnicodeDecodeError as error:
+        raise not_utf8(str(path), error) from error
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path}: cannot be read as JSON ({error}); one row per line is .jsonl") from error
     if not isinstance(rows, list):
         raise DataError(f"{path}: expected a list of rows, got {type(rows).__name__}")
     for number, row in enumerate(rows):
         yield f"{path}: row {number} (counted from 0)", row
+
+
+def _rows_of_csv(path: Path) -> Iterator[Row]:
+    # A solution may be longer than the default of 131,072 characters.
+    csv.field_size_limit(sys.maxsize)
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        rows = csv.DictReader(stream, strict=True)
+        try:
+            for row in rows:
+                at = f"{path}: line {rows.line_num}"
+                if None in row:
+                    raise DataError(
+                        f"{at}: has more values than the first line has columns; put a text with commas "
+                        "between double quotes"
+                    )
+                yield at, row
+        except UnicodeDecodeError as error:
+            raise not_utf8(str(path), error) from error
+        except csv.Error as error:
+            raise DataError(
+                f"{path}: line {rows.reader.line_num}: cannot be read as CSV ({error}); close every double "
+                "quote, and write one within a text twice"
+            ) from error
 
 
 def _rows_of_parquet(path: Path, choose: ChooseColumns | None) -> Iterator[Row]:

@@ -1,8 +1,9 @@
 """Values within a row by path, and the columns of an unmapped data set, found by their usual names.
 
 A value is a text, a number or a level. Names and their order follow other loaders in the field, such as
-LZE's; the columns chosen are printed and recorded. The choice may be wrong: whether the reference answers can
-be met is checked later.
+LZE's; the columns chosen are printed and recorded. A column with one usable value is chosen: a bad row is
+refused, and never replaces the column. The choice may be wrong: whether the reference answers can be met is
+checked later.
 """
 
 import itertools
@@ -17,7 +18,7 @@ from typing import Any
 
 from seele.data.sources.settings import Columns, SourceSettings
 from seele.data.tasks.gsm8k import is_gsm8k_solution
-from seele.errors import ConfigError
+from seele.errors import ConfigError, DataError
 from seele.maths.boxed import OPENING
 
 Keys = Sequence[str | int]
@@ -125,14 +126,16 @@ def with_columns(rows: Rows, settings: SourceSettings) -> tuple[Rows, SourceSett
 
     Raises:
         ConfigError: If the settings do not allow a column that was found.
+        DataError: While the rows are read, if a later row has an answer, and the first ones had none.
     """
-    iterator: Iterator[tuple[str, Any]] = iter(rows)
+    iterator = iter(rows)
     first = list(itertools.islice(iterator, _ROWS_TO_LOOK_AT))
     seen = [row for _, row in first if isinstance(row, Mapping)]
     found = _find(seen, settings.detect)
     form = settings.solution_form
     answer = found.get("answer")
-    if "solution" in settings.detect and answer and _all(seen, answer, _is_gsm8k):
+    rest = _without_answers(iterator) if answer is None and "answer" in found else iterator
+    if "solution" in settings.detect and answer and _first(seen, [answer], _is_gsm8k):
         found |= {"solution": answer, "answer": None, "steps": None}
         form = "gsm8k"
     columns: Mapping[str, str | None] = {
@@ -142,7 +145,7 @@ def with_columns(rows: Rows, settings: SourceSettings) -> tuple[Rows, SourceSett
         changed = replace(settings, columns=Columns(**columns), solution_form=form, detect=())  # type: ignore[arg-type]
     except ValueError as error:
         raise ConfigError(f"{settings.reference}: {error}") from error
-    return itertools.chain(first, iterator), changed
+    return itertools.chain(first, rest), changed
 
 
 def _find(rows: Sequence[Mapping[str, Any]], wanted: Iterable[str]) -> dict[str, str | None]:
@@ -152,21 +155,32 @@ def _find(rows: Sequence[Mapping[str, Any]], wanted: Iterable[str]) -> dict[str,
         found["question"] = path
     if "solution" in wanted:
         path = _first(rows, _SOLUTIONS, _is_solution)
-        if path and _all(rows, path, _is_steps):
-            found["steps"] = path
-        elif path:
+        if path:
             # A column that mixes texts and lists is refused at its first list.
-            found["solution"] = path
+            found["solution" if _first(rows, [path], _is_text) else "steps"] = path
     if "answer" in wanted:
-        path = _first(rows, _ANSWERS, lambda value: as_text(value) is not None)
+        # Without a usable value, the box is read only if the column is empty; else its first row is refused.
+        path = _first(rows, _ANSWERS, _is_answer) or _first(rows, _ANSWERS, _is_given)
         solution = found.get("solution")
         if path:
             found["answer"] = path
         elif solution and _all(rows, solution, lambda value: _is_text(value) and OPENING in value):
             found["answer"] = None
-    if "level" in wanted and (path := _first(rows, _LEVELS, _is_level)):
+    if "level" in wanted and (path := next((each for each in _LEVELS if _all(rows, each, _is_level)), None)):
         found["level"] = path
     return found
+
+
+def _without_answers(rows: Rows) -> Rows:
+    """Yield the rows as long as all usual columns of an answer are empty in them."""
+    for at, row in rows:
+        if isinstance(row, Mapping) and (path := _first([row], _ANSWERS, _is_given)):
+            raise DataError(
+                f"{at}: column {path!r} has a value, but is empty in the first {_ROWS_TO_LOOK_AT} rows; map "
+                f'the columns with --map "question=COLUMN answer={path} solution=COLUMN"; answer= without a '
+                "column reads the last box of the solution"
+            )
+        yield at, row
 
 
 def _questions() -> Iterator[str]:
@@ -178,13 +192,29 @@ def _questions() -> Iterator[str]:
 def _first(
     rows: Sequence[Mapping[str, Any]], paths: Iterable[str], holds: Callable[[Any], bool]
 ) -> str | None:
-    return next((path for path in paths if _all(rows, path, holds)), None)
+    """Return the first path at which any row has a value that satisfies ``holds``."""
+    return next((path for path in paths if any(map(holds, _values(rows, path)))), None)
 
 
 def _all(rows: Sequence[Mapping[str, Any]], path: str, holds: Callable[[Any], bool]) -> bool:
     """Return True if any row has a value at ``path``, and all such values satisfy ``holds``."""
-    values = [value for row in rows if (value := look_up(row, path)) is not None]
+    values = _values(rows, path)
     return bool(values) and all(map(holds, values))
+
+
+def _values(rows: Sequence[Mapping[str, Any]], path: str) -> list[Any]:
+    return [value for row in rows if (value := look_up(row, path)) is not None]
+
+
+def _is_answer(value: Any) -> bool:
+    return bool((as_text(value) or "").strip())
+
+
+def _is_given(value: Any) -> bool:
+    """Return False for what stands for a missing value: a blank text, NaN, or an empty list or mapping."""
+    if isinstance(value, str):
+        return bool(value.strip())
+    return bool(value == value) and value not in ([], {})
 
 
 def _is_text(value: Any) -> bool:
@@ -193,10 +223,6 @@ def _is_text(value: Any) -> bool:
 
 def _is_gsm8k(value: Any) -> bool:
     return isinstance(value, str) and is_gsm8k_solution(value)
-
-
-def _is_steps(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(step, str) for step in value)
 
 
 def _is_solution(value: Any) -> bool:

@@ -34,7 +34,7 @@ class Counts:
     left_out: Counter[str] = field(default_factory=Counter)
     """Number of skipped rows by reason."""
     columns: dict[str, str] = field(default_factory=dict)
-    """Columns by what they hold, if columns were detected."""
+    """Columns by what they hold, if columns were detected; an answer may be a part of the solution."""
 
 
 class _Unusable(Exception):
@@ -61,7 +61,7 @@ def to_instances(
     """
     if settings.detect:
         rows, settings = with_columns(rows, settings)
-        counts.columns = settings.columns.named
+        counts.columns = _columns_read(settings)
     answer_of_question: dict[bytes, bytes] = {}
     unseen = {path: name for name, path in settings.columns.named.items()}
     for at, row in rows:
@@ -93,6 +93,12 @@ def to_instances(
         _refuse_columns(unseen, at, row)
 
 
+def _columns_read(settings: SourceSettings) -> dict[str, str]:
+    columns = settings.columns
+    part = "last line" if settings.solution_form == "gsm8k" else "last box"
+    return {"question": columns.question, "answer": f"{part} of {columns.solution}"} | columns.named
+
+
 def _refuse_columns(unseen: Mapping[str, str], at: str, row: Mapping[str, Any]) -> None:
     wrong = ", ".join(f"{path!r} (for {name})" for path, name in unseen.items())
     paths = _paths(row)
@@ -121,6 +127,9 @@ def _to_instance(row: Mapping[str, Any], at: str, settings: SourceSettings) -> I
         value = look_up(row, columns.answer)
         answer = (as_text(value) or "").strip()
         where = f"expected a text or a finite number in column {columns.answer!r}, got {shown(value)}"
+        if isinstance(value, Mapping | list | tuple):
+            part = ".KEY" if isinstance(value, Mapping) else "[0]"
+            where += f"; --map answer={columns.answer}{part} takes a part of it"
     else:
         answer = last_boxed(solution) or ""
         where = f"no closed box in {columns.solution!r}"

@@ -4,6 +4,7 @@ The readers check the values; see ``seele.data.storage.schema`` for parquet. If 
 this module names the commands that make it.
 """
 
+import codecs
 import contextlib
 import fcntl
 import glob
@@ -12,6 +13,7 @@ import json
 import os
 import reprlib
 import secrets
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -106,6 +108,36 @@ def check_output(file: Path, out: Path, *, option: str = "--out") -> None:
         raise ConfigError(f"{option} {out}: is a folder or the file of problems; name another file")
 
 
+def check_writable(out: Path, *, option: str = "--out", is_folder: bool = False) -> None:
+    """Refuse an output that cannot be written, before the work for it; nothing is left behind.
+
+    Args:
+        out: File to write, or folder to write in. Its missing folders can still be made.
+        option: The option that names it, for the message.
+        is_folder: True if ``out`` is a folder.
+
+    Raises:
+        ConfigError: If ``out`` is a folder instead of a file or the reverse, lies below a file, or the
+            nearest folder that exists cannot be written.
+    """
+    folder = out if is_folder else out.parent
+    try:
+        if is_folder and out.exists() and not out.is_dir():
+            raise ConfigError(f"{option} {out}: is a file; give a folder, or a path that does not exist")
+        if not is_folder and out.is_dir():
+            raise ConfigError(f"{option} {out}: is a folder; name a file, such as {out / 'NAME'}")
+        there = next(each for each in (folder, *folder.parents) if each.exists())
+        if not there.is_dir():
+            raise ConfigError(f"{option} {out}: {there} is a file; give a path below a folder")
+        # Permission bits do not tell: root may write anywhere but in /proc or on a read-only disk.
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        raise ConfigError(
+            f"{option} {out}: cannot be written ({error.strerror}); give a path that you can write"
+        ) from error
+
+
 def file_sha256(path: Path) -> str:
     """Return the SHA-256 of the file's bytes, 64 hexadecimal digits."""
     with path.open("rb") as stream:
@@ -130,6 +162,11 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return raw
 
 
+def not_utf8(at: str, error: UnicodeDecodeError) -> DataError:
+    """Return the error of a file in another encoding; ``at`` is the file, or a place in it."""
+    return DataError(f"{at}: expected text in UTF-8 ({error}); save the file as UTF-8")
+
+
 def read_json_lines(path: Path) -> list[tuple[str, Any]]:
     """Return all items of ``iterate_json_lines``."""
     return list(iterate_json_lines(path))
@@ -139,17 +176,22 @@ def iterate_json_lines(path: Path) -> Iterator[tuple[str, Any]]:
     """Yield the value of each non-blank line, with its location for messages: ``FILE: line N``, from 1.
 
     Raises:
-        DataError: If the file is missing, or a line is not JSON in UTF-8.
+        DataError: If the file is missing or a folder, or a line is not JSON in UTF-8.
     """
+    if path.is_dir():
+        raise DataError(f"{path}: is a folder; name a file in it")
     if not path.is_file():
         raise DataError(f"{path}: no such file; check the path")
     # In bytes, a line ends in a line feed only: JSON allows U+2028 within a text.
     with path.open("rb") as stream:
         for number, line in enumerate(stream, start=1):
             at = f"{path}: line {number}"
-            if line.strip():
+            # Programs on Windows begin a file with a byte order mark.
+            if (line := line.removeprefix(codecs.BOM_UTF8)).strip():
                 try:
                     yield at, json.loads(line.decode())
+                except UnicodeDecodeError as error:
+                    raise not_utf8(at, error) from error
                 except (ValueError, RecursionError) as error:
                     raise DataError(
                         f"{at}: expected a JSON value ({error}), got {reprlib.repr(line)}"

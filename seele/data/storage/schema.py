@@ -281,14 +281,17 @@ def _to_row(instance: Instance, index: int, split: str) -> dict[str, Any]:
 
 
 def _open(path: Path) -> pq.ParquetFile:
+    if path.is_dir():
+        raise DataError(f"{path}: is a folder; name a file in it, such as {path / 'train.parquet'}")
     if not path.is_file():
         raise DataError(f"{path}: no such file; {how_to_make(path)}, or check the path")
     try:
         file = pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:
-        if path.suffix in (".json", ".jsonl"):
+        if path.suffix in (".json", ".jsonl", ".csv"):
+            kind = "CSV" if path.suffix == ".csv" else "JSON"
             raise DataError(
-                f"{path}: JSON, expected parquet; `seele data prepare {path} --out prepared` makes a "
+                f"{path}: {kind}, expected parquet; `seele data prepare {path} --out prepared` makes a "
                 "parquet file"
             ) from error
         raise _unreadable(path, error) from error

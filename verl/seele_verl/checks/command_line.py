@@ -59,13 +59,23 @@ def check_job(overrides: Iterable[str]) -> None:
 
 
 def check_options(arguments: Sequence[str]) -> None:
-    """Raise ``ConfigError`` if an argument is an option that Hydra does not have."""
-    unknown = [each for each in get_args_parser().parse_known_args(arguments)[1] if each.startswith("-")]
+    """Raise ``ConfigError`` if an argument is an option that Hydra does not have, or a name without value."""
+    known, others = get_args_parser().parse_known_args(arguments)
+    unknown = [each for each in others if each.startswith("-")]
     if unknown:
         raise ConfigError(
             f"{unknown[0]}: no such option; settings are written NAME=VALUE, such as "
             "trainer.total_training_steps=30; `seele train --help` lists the groups and their options"
         )
+    check_have_values(known.overrides)
+
+
+def check_have_values(overrides: Sequence[str]) -> None:
+    """Raise ``ConfigError`` if an override is not written NAME=VALUE; ``~NAME`` removes a setting."""
+    for name, following in zip(overrides, [*overrides[1:], "VALUE"], strict=True):
+        if "=" not in name and not name.startswith("~"):
+            value = "VALUE" if "=" in following else following
+            raise ConfigError(f"{name}: no value; settings are written NAME=VALUE: write {name}={value}")
 
 
 UNKNOWN_OPTION = re.compile(r"Could not find '([^/']+)/([^']+)'\s+Available options in .*\n((?:\t.*\n)+)")

@@ -2,9 +2,11 @@
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -13,13 +15,15 @@ from omegaconf import DictConfig, OmegaConf
 from seele.callbacks import Callbacks
 from seele.config import SeeleConfig
 from seele.curriculum import check_curriculum, check_selection, columns_needed
-from seele.data.overlong import Fits
+from seele.data.overlong import Fits, Problem, keep_fitting
 from seele.data.steps.hint_units import check_unit, for_hints
 from seele.data.storage.schema import read_columns, read_problem_files
 from seele.errors import ConfigError, DataError
 from seele.hints import check_controller, steers_on_milestones
 from seele.host import check_bfloat16
+from seele.maths.model_shapes import HUB_NAMES
 from seele.methods import METHODS, check_method
+from seele.methods.sources import build_source
 from seele.records import Instance
 from seele.reward.milestones import milestones_of
 from seele.reward.reasoning import check_reference
@@ -39,7 +43,7 @@ from seele_verl.memory import check_memory
 from seele_verl.model_config import read_model_config
 from seele_verl.reward_function import check_reward_function
 from seele_verl.rollout_cache import check_rollout_cache
-from seele_verl.runs.overlong import keep_problems
+from seele_verl.runs.overlong import Kept, keep_problems
 from seele_verl.runs.resume import check_checkpoint
 from seele_verl.settings import read_settings, sequence_parallel_size
 from seele_verl.sft.preflight import check_supervised
@@ -81,6 +85,12 @@ OF_FIXED_MICRO_BATCHES = {
 """Rows of a micro-batch -> the switch under which they are not read, and what is read instead."""
 
 
+Machine = Callable[[], AbstractContextManager[Any]]
+"""Makes the context of a check that concerns only this machine; it may turn the check's error into a warning
+(``seele_verl.check``).
+"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preflight:
     """The results of the checks of a run that passed."""
@@ -99,6 +109,8 @@ class Preflight:
     """
     to_keep_all: str = ""
     """Overrides under which all problems would fit as they are; empty if they do."""
+    has_model: bool = True
+    """False if the model is not on this machine, so that no token was counted (``check_run``)."""
 
     @property
     def is_supervised(self) -> bool:
@@ -106,19 +118,24 @@ class Preflight:
         return METHODS[self.seele.method].stages == ("sft",)
 
 
-def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
+def check_run(config: DictConfig, overrides: Sequence[str], *, machine: Machine = nullcontext) -> Preflight:
     """Check settings, model, data and lengths.
 
     Args:
         config: The composed configuration.
         overrides: What the user typed, to tell added keys from known ones.
+        machine: Makes the context of the checks of this machine: its devices, its memory, and whether it has
+            the model. Where the context swallows that the model is missing, no tokens are counted.
 
     Raises:
-        ConfigError: A setting is unknown, missing, or contradicts another; the model is missing.
-        DataError: A data file is missing or broken, or too few problems fit the length limits.
+        ConfigError: A setting is unknown, missing, or contradicts another; the model is missing; the run
+            folder cannot be written to.
+        DataError: A data file is missing or broken, too few problems fit the length limits, or no problem
+            has what the method learns from.
     """
     seele = check_settings(config, overrides)
     supervised = check_method(seele).stages == ("sft",)
+    _check_run_folder(Path(config.trainer.default_local_dir).resolve())
     check_checkpoint(config, supervised=supervised)
     _check_validation_only(config, supervised=supervised)
     check_template(seele.prompt.template)
@@ -129,12 +146,14 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
         check_batches(config, seele)
         check_critic(config, overrides)
     check_composition(config, seele)
-    _check_device(config, supervised=supervised)
+    _check_strategy(config)
+    with machine():
+        _check_device(config, supervised=supervised)
     check_lora(config)
     check_rollout_cache(config, seele)
     check_profiler(config, supervised=supervised)
     if not supervised:
-        _check_cluster(config)
+        _check_cluster(config, machine)
     _check_default_validation(config, overrides)
     training, validation = (
         _read(config.data.train_files, "train_files", config.data.train_max_samples),
@@ -152,46 +171,39 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
         _check_milestones(seele, [instance for instance, _ in training])
     check_reward_function(seele, training[0][0])
     _check_curriculum(config.data.train_files, seele, num_problems=begun)
-    tokenizer = _load_tokenizer(config, seele)
-    check_value_head(config)
-    check_model_runner(config, seele)
-    _check_template_is_meant(config, overrides, tokenizer)
-    own = read_model_config(config)
-    _check_window(config, own)
-    _check_heads(config, own)
-    _check_fused_head(config, own)
-    if seele.packed_updates:
-        _check_packing(config, own)
-    check_memory(config, seele, supervised=supervised, num_problems=len(training))
-    check_unit(seele.hints, tokenizer)
+    _check_own_tokenizer(config)
+    tokenizer: Any = None
+    with machine():
+        tokenizer = _load_tokenizer(config)
+    if tokenizer is not None:
+        _check_model(config, overrides, seele, tokenizer)
+    if tokenizer is not None or config.actor_rollout_ref.model.path in HUB_NAMES:
+        with machine():
+            check_memory(config, seele, supervised=supervised, num_problems=len(training))
     if seele.hints.kind == "tiers" and not any(instance.tiers for instance, _ in training):
         raise DataError(
             f"data.train_files: none of the {len(training)} problems has tiers, which seele.hints.kind=tiers "
             "gives as hints; `seele data hints` writes that column (see docs/data.md)"
         )
     _check_columns_of_method(config.data.train_files, seele)
-    readers = {
-        "seele.interleave": seele.interleave.problems,
-        "the teacher of seele.credit.name=self_distillation": seele.credit.by_distillation,
-    }
-    for reader in (name for name, is_used in readers.items() if is_used):
-        if not any(instance.steps for instance, _ in training):
-            raise DataError(
-                f"data.train_files: none of the {len(training)} problems has a worked solution, which "
-                f"{reader} needs; see docs/data.md for their sources"
-            )
-    training = [(for_hints(instance, seele.hints, tokenizer), path) for instance, path in training]
+    _check_solutions(seele, [instance for instance, _ in training])
+    if tokenizer is not None or seele.hints.unit != "token":
+        training = [(for_hints(instance, seele.hints, tokenizer), path) for instance, path in training]
     if supervised:
         check_supervised(config, seele, training)
-    kept = keep_problems(
-        config,
-        seele,
-        tokenizer,
-        training=training,
-        validation=validation,
-        needed=seele.sft.batch_size if supervised else begun,
-        supervised=supervised,
-    )
+    if tokenizer is None:
+        kept = Kept(training=keep_fitting(training, ()), validation=keep_fitting(validation, ()))
+    else:
+        kept = keep_problems(
+            config,
+            seele,
+            tokenizer,
+            training=training,
+            validation=validation,
+            needed=seele.sft.batch_size if supervised else begun,
+            supervised=supervised,
+        )
+    _check_hints(seele, kept.training)
     questions = {problem.instance.question for problem in kept.training}
     return Preflight(
         seele=seele,
@@ -201,6 +213,7 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
         num_validation_trained_on=sum(problem.instance.question in questions for problem in kept.validation),
         fits=kept.fits,
         to_keep_all=kept.to_keep_all,
+        has_model=tokenizer is not None,
     )
 
 
@@ -236,6 +249,54 @@ def _check_splits(
                 f"{files[name]} would both be reported as {name!r}, from data set and file name; rename one "
                 "of the files, or set it to 0"
             )
+
+
+def _check_solutions(seele: SeeleConfig, training: Sequence[Instance]) -> None:
+    """Raise ``DataError`` if a part reads worked solutions, and no problem has one."""
+    readers = {
+        "seele.interleave": seele.interleave.problems,
+        "the teacher of seele.credit.name=self_distillation": seele.credit.by_distillation,
+        f"seele.off_policy.source={seele.off_policy.source}": build_source(seele.off_policy).reads_solutions,
+    }
+    for reader in (name for name, is_used in readers.items() if is_used):
+        if not any(instance.steps for instance in training):
+            raise DataError(
+                f"data.train_files: none of the {len(training)} problems has a worked solution, which "
+                f"{reader} needs; prepare problems with solutions (docs/data.md has their sources), or "
+                "train without solutions: method=grpo"
+            )
+
+
+def _check_hints(seele: SeeleConfig, training: Sequence[Problem]) -> None:
+    """Raise ``DataError`` if the run gives hints and no problem can be hinted, unless later visits have the
+    policy's own solutions.
+    """
+    if not seele.hints.gives_hints or seele.hints.refresh == "epoch":
+        return
+    if any(problem.may_be_hinted for problem in training):
+        return
+    without = sum(not (problem.instance.steps or problem.instance.tiers) for problem in training)
+    unfit = len(training) - without
+    why = [f"{without} have no worked solution"] if without else []
+    why += [f"{unfit} have one of a single step, or none of its hints is allowed or fits"] if unfit else []
+    raise DataError(
+        f"data.train_files: none of the {len(training)} problems can be hinted, but "
+        f"seele.hints.controller={seele.hints.controller} gives hints: {' and '.join(why)}; prepare problems "
+        "with solutions of two steps or more (docs/data.md), or train without hints: method=grpo"
+    )
+
+
+def _check_run_folder(folder: Path) -> None:
+    """Raise ``ConfigError`` unless files can be written to the run folder, or to where it would be made."""
+    try:
+        there = next(path for path in (folder, *folder.parents) if path.exists())
+        with TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        raise ConfigError(
+            f"trainer.default_local_dir: got {folder}, which cannot be written to: {error.strerror}; name "
+            "another folder"
+        ) from error
 
 
 def _check_milestones(seele: SeeleConfig, training: Sequence[Instance]) -> None:
@@ -372,15 +433,18 @@ def _check_cpu_dtypes(config: DictConfig) -> None:
             check_bfloat16(f"actor_rollout_ref.{key}: got {dtype!r}")
 
 
-def _check_device(config: DictConfig, *, supervised: bool) -> None:
-    """Raise ``ConfigError`` unless this node's GPUs can train. The GPUs of a cluster are checked once the run
-    has joined it (``seele_verl.checks.cluster``): this node may have none.
-    """
+def _check_strategy(config: DictConfig) -> None:
     if config.trainer.device == "cpu" and config.actor_rollout_ref.actor.strategy != "fsdp2":
         raise ConfigError(
             f"actor_rollout_ref.actor.strategy: got {config.actor_rollout_ref.actor.strategy!r}; "
             "allowed on a CPU is 'fsdp2'"
         )
+
+
+def _check_device(config: DictConfig, *, supervised: bool) -> None:
+    """Raise ``ConfigError`` unless this node's GPUs can train. The GPUs of a cluster are checked once the run
+    has joined it (``seele_verl.checks.cluster``): this node may have none.
+    """
     if config.trainer.device == "cpu":
         _check_cpu_dtypes(config)
     joins = cluster_address(config) != LOCAL
@@ -402,7 +466,7 @@ def _check_device(config: DictConfig, *, supervised: bool) -> None:
     check_capability(torch.cuda.get_device_capability(), node="this node")
 
 
-def _check_cluster(config: DictConfig) -> None:
+def _check_cluster(config: DictConfig, machine: Machine) -> None:
     """Raise ``ConfigError`` where Ray would fail or wait forever: resources for a cluster that has its own,
     several nodes without a cluster, or fewer CPUs than verl and TransferQueue reserve. A cluster's resources
     are known only once it is joined (``seele_verl.checks.cluster``).
@@ -418,12 +482,16 @@ def _check_cluster(config: DictConfig) -> None:
                     "to 'local'"
                 )
         return
-    if nodes > 1:
-        raise ConfigError(
-            f"trainer.nnodes: got {nodes}, but the run would start Ray only on this node; start Ray on all "
-            "nodes (docs/cluster.md), then set RAY_ADDRESS=auto"
-        )
-    check_cpus(config, ray_init.num_cpus or cpus_by_ray())
+    if ray_init.num_cpus and nodes == 1:
+        check_cpus(config, ray_init.num_cpus)
+        return
+    with machine():
+        if nodes > 1:
+            raise ConfigError(
+                f"trainer.nnodes: got {nodes}, but the run would start Ray only on this node; start Ray on "
+                "all nodes (docs/cluster.md), then set RAY_ADDRESS=auto"
+            )
+        check_cpus(config, cpus_by_ray())
 
 
 def _check_default_validation(config: DictConfig, overrides: Sequence[str]) -> None:
@@ -501,7 +569,34 @@ def _has_values(files: Any, column: str) -> bool:
     return any(any(pq.read_table(path, columns=[column])[column].to_pylist()) for path in paths)
 
 
-def _load_tokenizer(config: DictConfig, seele: SeeleConfig) -> Any:
+def _check_model(config: DictConfig, overrides: Sequence[str], seele: SeeleConfig, tokenizer: Any) -> None:
+    """Raise ``ConfigError`` where the settings do not fit the model or its tokenizer."""
+    path = config.actor_rollout_ref.model.path
+    if seele.prompt.template == CHAT and tokenizer.chat_template is None:
+        raise ConfigError(f"seele.prompt.template: 'chat', but the tokenizer of {path} has no chat template")
+    check_value_head(config)
+    check_model_runner(config, seele)
+    _check_template_is_meant(config, overrides, tokenizer)
+    own = read_model_config(config)
+    _check_window(config, own)
+    _check_heads(config, own)
+    _check_fused_head(config, own)
+    if seele.packed_updates:
+        _check_packing(config, own)
+    check_unit(seele.hints, tokenizer)
+
+
+def _check_own_tokenizer(config: DictConfig) -> None:
+    model = config.actor_rollout_ref.model
+    for key in ("tokenizer_path", "custom_chat_template"):
+        if model[key] is not None:
+            raise ConfigError(
+                f"actor_rollout_ref.model.{key}: got {model[key]!r}, but all parts of a run take the model's "
+                "own tokenizer; save yours in the model's folder, and set this to null"
+            )
+
+
+def _load_tokenizer(config: DictConfig) -> Any:
     path = config.actor_rollout_ref.model.path
     command = command_that_makes(Path(path))
     remedy = f"run: {command}" if command else "allowed are a Hugging Face folder or a name on the hub"
@@ -511,12 +606,6 @@ def _load_tokenizer(config: DictConfig, seele: SeeleConfig) -> Any:
     from transformers import AutoTokenizer
 
     model = config.actor_rollout_ref.model
-    for key in ("tokenizer_path", "custom_chat_template"):
-        if model[key] is not None:
-            raise ConfigError(
-                f"actor_rollout_ref.model.{key}: got {model[key]!r}, but all parts of a run take the model's "
-                "own tokenizer; save yours in the model's folder, and set this to null"
-            )
     try:
         read_model_config(config)
         tokenizer: Any = AutoTokenizer.from_pretrained(path, trust_remote_code=model.trust_remote_code)
@@ -528,8 +617,6 @@ def _load_tokenizer(config: DictConfig, seele: SeeleConfig) -> Any:
         raise ConfigError(
             f"actor_rollout_ref.model.path: no model and tokenizer at {str(path)!r} ({reason}); {remedy}"
         ) from error
-    if seele.prompt.template == CHAT and tokenizer.chat_template is None:
-        raise ConfigError(f"seele.prompt.template: 'chat', but the tokenizer of {path} has no chat template")
     return tokenizer
 
 

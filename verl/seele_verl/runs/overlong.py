@@ -32,9 +32,9 @@ class Kept:
 
     training: list[Problem]
     validation: list[Problem]
-    fits: tuple[Fits, Fits]
+    fits: tuple[Fits, Fits] = (Fits(), Fits())
     """How the limits affected training and validation problems."""
-    to_keep_all: str
+    to_keep_all: str = ""
     """Overrides under which all problems would fit as they are; empty if they do."""
 
 
@@ -69,7 +69,7 @@ def keep_problems(
     learns_solutions = supervised or seele.interleave.problems > 0
     gives_hints = seele.hints.gives_hints
     reads_solutions = learns_solutions or source.reads_solutions or gives_hints
-    needed_limits: list[Limits] = []
+    lengths: list[Tokens] = []
 
     def fits_of(problems: Sequence[tuple[Instance, Path]], *, trained: bool) -> Fits:
         left_out, hint_steps, num_cut, moved_cuts = {}, {}, 0, 0
@@ -94,7 +94,7 @@ def keep_problems(
                 request = seele.credit.request
                 asked = encode_with_solution(tokenizer, instance, request, how.template, how.chat)
                 tokens = replace(tokens, prompt=len(asked))
-            needed_limits.append(tokens.needed)
+            lengths.append(tokens)
             found = fit(tokens, limits, overlong)
             if found.why_not is not None:
                 if overlong == "refuse":
@@ -117,12 +117,27 @@ def keep_problems(
         training=keep_fitting(training, fits),
         validation=keep_fitting(validation, fits),
         fits=fits,
-        to_keep_all=_overrides_for(config, needed_limits),
+        to_keep_all=_overrides_for(config, [tokens.needed for tokens in lengths]),
     )
-    truncates = overlong == "truncate"
-    _check_enough("train_files", kept, kept.training, training, needed=needed, may_truncate=not truncates)
-    _check_enough("val_files", kept, kept.validation, validation, needed=1)
+    trained, validated = lengths[: len(training)], lengths[len(training) :]
+    may_cut = sum(fit(tokens, limits, "truncate").why_not is None for tokens in trained) >= needed
+    remedies = [_longer_prompts(trained, limits), _longer_prompts(validated, limits)]
+    if may_cut and overlong != "truncate":
+        remedies[0] += ", or more of them with seele.data.overlong=truncate"
+    _check_enough("train_files", kept, kept.training, training, needed=needed, remedy=remedies[0])
+    _check_enough("val_files", kept, kept.validation, validation, needed=1, remedy=remedies[1])
     return kept
+
+
+def _longer_prompts(lengths: Sequence[Tokens], limits: Limits) -> str:
+    """Return what problems need whose prompt is too long even without a hint; empty if there are none."""
+    prompts = [tokens.prompt for tokens in lengths if tokens.prompt > limits.prompt]
+    if not prompts:
+        return ""
+    return (
+        f" ({len(prompts)} prompts are too long without a hint: data.max_prompt_length must be at least "
+        f"{min(prompts)} for the shortest of them, and {max(prompts)} for the longest)"
+    )
 
 
 def _overrides_for(config: DictConfig, needed: Sequence[Limits]) -> str:
@@ -164,18 +179,17 @@ def _check_enough(
     problems: Sequence[tuple[Instance, Path]],
     *,
     needed: int,
-    may_truncate: bool = False,
+    remedy: str,
 ) -> None:
     if len(left) >= needed or len(left) == len(problems):
         return
     reasons = {instance_id: why for each in kept.fits for instance_id, why in each.left_out.items()}
     gone = [instance.instance_id for instance, _ in problems if instance.instance_id in reasons]
-    more = ", or more of them with seele.data.overlong=truncate" if may_truncate else ""
     shown = "; ".join(f"problem {instance_id!r} {reasons[instance_id]}" for instance_id in gone[:_SHOWN])
     raise DataError(
         f"data.{key}: {len(gone)} of {len(problems)} problems are too long and skipped, so the remaining "
         f"{len(left)} are fewer than the {needed} of one step: {shown}; keep all problems with "
-        f"{kept.to_keep_all}{more}"
+        f"{kept.to_keep_all}{remedy}"
     )
 
 

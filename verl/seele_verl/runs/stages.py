@@ -14,11 +14,11 @@ import os
 import shutil
 import socket
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import IO, Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -31,7 +31,7 @@ from seele.methods import METHODS, check_method
 from seele.methods.method import SETTINGS_OF_ROLLOUTS
 from seele.report.run_folder import FIRST_STAGE, MERGED
 from seele_verl.changes import with_changes
-from seele_verl.checks.preflight import Preflight, check_run
+from seele_verl.checks.preflight import Machine, Preflight, check_run
 from seele_verl.checks.verl_settings import check_verl_settings
 from seele_verl.merge import merge_checkpoint
 from seele_verl.runs.card import RUN_CARD, read_run_card
@@ -54,61 +54,98 @@ def only_run_in(folder: Path) -> Iterator[None]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("a+") as file:  # not inherited by child processes
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            raise ConfigError(
-                f"trainer.default_local_dir: {file.read() or 'another process'} trains in {folder}; wait for "
-                "its end, or use another folder"
-            ) from None
-        except OSError:
-            pass  # a file system without locks
+        _lock(file, folder)
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}")
         file.flush()
         yield
 
 
+def refuse_a_second_run_in(folder: Path) -> None:
+    """Raise ``ConfigError`` if another process trains in this folder, and write nothing."""
+    if (folder / LOCK).is_file():
+        with (folder / LOCK).open() as file:
+            _lock(file, folder)
+
+
+def _lock(file: IO[str], folder: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.seek(0)
+        raise ConfigError(
+            f"trainer.default_local_dir: {file.read() or 'another process'} trains in {folder}; wait for its "
+            "end, or use another folder"
+        ) from None
+    except OSError:
+        pass  # a file system without locks
+
+
 SFT, RL = FIRST_STAGE, "rl"
 PROBLEMS, DIVISION = "problems", "division.json"
 
 
-def stages(
-    config: DictConfig, overrides: Sequence[str]
-) -> Generator[tuple[DictConfig, Preflight], None, None]:
-    """Yield the stages to run, in order, with the results of their checks; a finished first stage is skipped.
-    Until the iteration ends, no other process can run in the folder.
+def has_two_stages(config: DictConfig) -> bool:
+    """True if the run's method is one of two stages; an unknown method has one."""
+    method = METHODS.get(str(OmegaConf.select(config, "seele.method")))
+    return method is not None and method.stages == (SFT, RL)
+
+
+def check_stages(
+    config: DictConfig, overrides: Sequence[str], *, machine: Machine = nullcontext
+) -> list[tuple[DictConfig, Preflight]]:
+    """Return the stages to run, in order, with the results of their checks; a finished first stage is left
+    out. The problems of two stages are divided in a temporary folder, which is gone. Nothing else is written.
+
+    Args:
+        config: The composed configuration.
+        overrides: What the user typed.
+        machine: As in ``check_run``.
 
     Raises:
-        ConfigError, DataError: One of the stages could not start; raised before the folder changes.
+        ConfigError, DataError: One of the stages could not start.
     """
-    method = METHODS.get(str(OmegaConf.select(config, "seele.method")))
-    if method is None or method.stages != (SFT, RL):
-        checked = check_run(config, overrides)
+    if not has_two_stages(config):
+        checked = check_run(config, overrides, machine=machine)
         check_same_run(config)
-        with only_run_in(Path(config.trainer.default_local_dir).resolve()):
-            yield config, checked
-        return
+        return [(config, checked)]
     seele = read_settings(config)
     check_method(seele)
     check_verl_settings(config)
     run = Path(config.trainer.default_local_dir).resolve()
-    problems, division = run / PROBLEMS, _describe_division(config, seele)
     is_anew = config.trainer.resume_mode == "disable"
     if not is_anew:
-        _check_division(problems / DIVISION, division)
+        _check_division(run / PROBLEMS / DIVISION, _describe_division(config, seele))
     trains_first = is_anew or read_run_card(run / SFT).get("status") != "finished"
     # In a temporary folder first: a run that is refused changes nothing.
     with TemporaryDirectory(prefix="seele-problems-") as drawn:
         _divide_problems(config, seele, Path(drawn))
         first, second = _first_stage(config, run, Path(drawn)), _second_stage(config, Path(drawn))
         # The typed overrides belong to the second stage, and are checked with it.
-        checked_first = check_run(first, []) if trains_first else None
-        checked = check_run(second, overrides)
+        firsts = [(first, check_run(first, [], machine=machine))] if trains_first else []
+        checked = check_run(second, overrides, machine=machine)
     second = with_changes(second, {"actor_rollout_ref.model.path": str(run / SFT / MERGED)})
     for stage in (first, second):
         check_same_run(stage)
+    return [*firsts, (second, checked)]
+
+
+def stages(
+    config: DictConfig, overrides: Sequence[str]
+) -> Generator[tuple[DictConfig, Preflight], None, None]:
+    """Yield ``check_stages``. Until the iteration ends, no other process can run in the folder.
+
+    Raises:
+        ConfigError, DataError: One of the stages could not start; raised before the folder changes.
+    """
+    *firsts, (last, checked) = check_stages(config, overrides)
+    run = Path(config.trainer.default_local_dir).resolve()
+    if not has_two_stages(config):
+        with only_run_in(run):
+            yield last, checked
+        return
+    seele, is_anew = read_settings(config), config.trainer.resume_mode == "disable"
+    problems, division = run / PROBLEMS, _describe_division(config, seele)
     with only_run_in(run):
         if is_anew:
             _start_anew(run, needed=Path(config.actor_rollout_ref.model.path))
@@ -122,10 +159,10 @@ def stages(
         def divided(stage: DictConfig, name: str) -> DictConfig:
             return with_changes(stage, {"data.train_files": problems_of_stage(problems, name)} | resumes)
 
-        if checked_first is not None:
+        for first, checked_first in firsts:
             yield divided(first, SFT), checked_first
         merge_checkpoint(run / SFT, read_run_card(run / SFT)["steps"])
-        yield divided(second, RL), checked
+        yield divided(last, RL), checked
 
 
 def _start_anew(run: Path, *, needed: Path) -> None:

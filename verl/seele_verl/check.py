@@ -1,0 +1,135 @@
+"""Checks a training command without starting it: all that ``seele train`` checks before Ray starts.
+
+    seele check method=seele hardware=gpu8 [overrides]
+
+Nothing is written to the run folder. What only this machine lacks, such as a GPU, memory or the model, is a
+warning, so that a command for a node can be checked on a laptop. Problem files that are references to the hub
+are prepared, as for a run.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from hydra.errors import HydraException
+from omegaconf import DictConfig
+
+from seele.errors import ConfigError, SeeleError
+from seele_verl.checks.command_line import check_have_values, explain
+from seele_verl.checks.preflight import Preflight
+from seele_verl.runs.card import read_run_card
+from seele_verl.runs.checkpoints import check_not_among_later, last_complete_step, step_of
+from seele_verl.runs.log import rows_of
+from seele_verl.runs.stages import check_stages, refuse_a_second_run_in
+from seele_verl.settings import planned_steps
+from seele_verl.train import (
+    compose,
+    describe_changes,
+    describe_finished,
+    describe_notes,
+    describe_plan,
+    prepare,
+)
+
+
+class Warnings:
+    """Turns errors that concern only this machine into warnings, each printed once."""
+
+    def __init__(self) -> None:
+        self.said: set[str] = set()
+
+    @contextmanager
+    def machine(self) -> Iterator[None]:
+        """Print the block's error, if it has one."""
+        try:
+            yield
+        except ConfigError as error:
+            if str(error) not in self.said:
+                self.said.add(str(error))
+                sys.stderr.write(f"warning: on this machine: {error}\n")
+
+
+def check_command(overrides: list[str]) -> None:
+    """Print what a run would print at its start, and whether it would start.
+
+    Raises:
+        ConfigError, DataError, CheckpointError: It would not start on any machine.
+    """
+    config = prepare(compose(overrides), overrides)
+    warnings = Warnings()
+    stages = check_stages(config, overrides, machine=warnings.machine)
+    refuse_a_second_run_in(Path(config.trainer.default_local_dir).resolve())
+    trains = [_describe_stage(stage, preflight, overrides) for stage, preflight in stages]
+    but = ", but not on this machine: see the warnings" if warnings.said else ""
+    what = f"{config.seele.method} would start{but}" if any(trains) else "the run would train nothing"
+    sys.stdout.write(f"ok: {what}\n")
+
+
+def _describe_stage(config: DictConfig, preflight: Preflight, overrides: list[str]) -> bool:
+    """Return False if the stage has nothing left to do."""
+    folder, method = Path(config.trainer.default_local_dir).resolve(), preflight.seele.method
+    step, card = _resume_step(config, folder), read_run_card(folder)
+    changes = describe_changes(card, overrides) if card else ""
+    if step is not None and card.get("status") == "finished" and _is_done(config, preflight, folder, step):
+        sys.stdout.write(describe_finished(preflight, folder, step, changes))
+        return False
+    begin = f"resume after step {step}" if step else "start"
+    plan = f"{method} would {begin} in {folder}\n{describe_plan(config, preflight)}"
+    if not preflight.is_supervised:
+        plan += f", {planned_steps(config, preflight.num_problems)} steps"
+    if not preflight.has_model:
+        plan += (
+            "\nwithout the model, its window and the lengths of prompts, hints and solutions are unchecked"
+        )
+    sys.stdout.write(f"{plan}\n{describe_notes(config, preflight)}{changes}")
+    return True
+
+
+def _resume_step(config: DictConfig, folder: Path) -> int | None:
+    """Return the step after which the run would resume, as ``find_start``, which also removes checkpoints."""
+    mode, needed = config.trainer.resume_mode, Path(config.actor_rollout_ref.model.path)
+    if mode == "auto":
+        return last_complete_step(folder)
+    checkpoint = Path(config.trainer.resume_from_path or "").resolve()
+    step = step_of(checkpoint) if mode == "resume_path" else None
+    if step is None or checkpoint.parent == folder:
+        check_not_among_later(folder, -1 if step is None else step, needed=needed)
+    return step
+
+
+def _is_done(config: DictConfig, preflight: Preflight, folder: Path, step: int) -> bool:
+    """True if a run that has finished after ``step`` has nothing left to do."""
+    if preflight.is_supervised or config.trainer.val_only:
+        return False
+    budget = preflight.seele.max_generated_tokens
+    spent = budget is not None and any(
+        row["step"] < step and row.get("tokens/generated_total", 0) >= budget for row in rows_of(folder)
+    )
+    return spent or step >= planned_steps(config, preflight.num_problems)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line. Exit status 2: the run would not start on any machine."""
+    parser = argparse.ArgumentParser(
+        description="Check a training command without starting it. Nothing is written to the run folder."
+    )
+    parser.add_argument("overrides", nargs="*", metavar="NAME=VALUE", help="the arguments of seele train")
+    overrides = parser.parse_args(arguments).overrides
+    try:
+        check_have_values(overrides)
+        check_command(overrides)
+    except HydraException as error:
+        _fail(explain(str(error), compose([])))
+    except (SeeleError, OSError) as error:
+        _fail(str(error))
+
+
+def _fail(message: str) -> None:
+    sys.stderr.write(f"error: {message}\n")
+    sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()
