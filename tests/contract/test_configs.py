@@ -412,7 +412,7 @@ def planned(tmp_path, monkeypatch):
     monkeypatch.setattr(train.os, "environ", train.os.environ.copy())
     seen = []
 
-    def check_run(config, overrides):
+    def check_run(config, overrides, *, machine):
         fits = (Fits(left_out={"a": "is long"}), Fits())
         counts = {"num_unhintable": 0, "num_validation": 1, "num_validation_trained_on": 0}
         return Preflight(seele=read_settings(config), num_problems=40, fits=fits, **counts)

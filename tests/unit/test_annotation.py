@@ -884,7 +884,7 @@ def test_spending_needs_leave(server, tmp_path, capsys):
         (("--grader", "kind"), "unknown grader 'kind'"),
         (("--price-in", "-1"), "prices must be 0 or above"),
         (("--endpoint", "localhost:8000/v1"), "not a server's address"),
-        (("--calls", "."), "Is a directory: '.'"),
+        (("--calls", "."), "--calls .: is a folder; name a file"),
     ],
 )
 def test_what_the_user_gets_wrong_ends_with_one_line(server, tmp_path, capsys, more, complaint):

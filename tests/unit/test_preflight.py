@@ -787,8 +787,8 @@ def test_shorter_hints_are_advised_only_where_they_help(check):
         check(limit[0], f"{limit[1]}8", train=long)
     assert "truncate" not in str(error.value)
     assert str(error.value).endswith(
-        "keep all problems with data.max_prompt_length=33 (6 prompts are too long without a hint: "
-        "data.max_prompt_length must be at least 10 for the shortest of them, and 25 for the longest)"
+        "keep all problems with data.max_prompt_length=33 (6 too long even without a hint: "
+        "data.max_prompt_length must be at least 10 for the shortest of their prompts, 25 for the longest)"
     )
 
 

@@ -121,11 +121,11 @@ def keep_problems(
     )
     trained, validated = lengths[: len(training)], lengths[len(training) :]
     may_cut = sum(fit(tokens, limits, "truncate").why_not is None for tokens in trained) >= needed
-    remedies = [_longer_prompts(trained, limits), _longer_prompts(validated, limits)]
-    if may_cut and overlong != "truncate":
-        remedies[0] += ", or more of them with seele.data.overlong=truncate"
-    _check_enough("train_files", kept, kept.training, training, needed=needed, remedy=remedies[0])
-    _check_enough("val_files", kept, kept.validation, validation, needed=1, remedy=remedies[1])
+    cut = ", or more of them with seele.data.overlong=truncate" if may_cut and overlong != "truncate" else ""
+    remedy = cut + _longer_prompts(trained, limits)
+    _check_enough("train_files", kept, kept.training, training, needed=needed, remedy=remedy)
+    remedy = _longer_prompts(validated, limits)
+    _check_enough("val_files", kept, kept.validation, validation, needed=1, remedy=remedy)
     return kept
 
 
@@ -135,8 +135,8 @@ def _longer_prompts(lengths: Sequence[Tokens], limits: Limits) -> str:
     if not prompts:
         return ""
     return (
-        f" ({len(prompts)} prompts are too long without a hint: data.max_prompt_length must be at least "
-        f"{min(prompts)} for the shortest of them, and {max(prompts)} for the longest)"
+        f" ({len(prompts)} too long even without a hint: data.max_prompt_length must be at least "
+        f"{min(prompts)} for the shortest of their prompts, {max(prompts)} for the longest)"
     )
 
 
