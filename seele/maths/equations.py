@@ -42,13 +42,13 @@ def equations(text: str, known: Mapping[str, Sequence[str]] | None = None) -> It
             of a sum are doubtful.
     """
     plain = _plain(text)
-    doubted: re.Match[str] | None = None
+    doubted: re.Match[str] | None = None  # the equation before, unless it is surely false
     for found in _EQUATION.finditer(plain):
         left, value = _bare(found["left"] or ""), canonical_number(found["number"])
         written = _NUMBER.sub(lambda number: canonical_number(number[0]), left)
         is_false = _is_surely_false(plain, found, left, (known or {}).get(written))
         is_false = is_false and not (doubted and _restates(plain, doubted, found))
-        doubted = None if is_false or _value(left) == _value(found["right"].replace(" ", "")) else found
+        doubted = None if is_false else found
         yield Equation(
             *found.span("number"),
             f"{written}={value}" if left else "",
@@ -261,12 +261,14 @@ def _is_surely_false(plain: str, found: re.Match[str], left: str, known: Sequenc
 
 
 def _restates(plain: str, earlier: re.Match[str], found: re.Match[str]) -> bool:
-    """True if an equation is the one of the line before with other signs, as when ``sqrt(9) + 4 = 1`` becomes
-    ``3 + 4 = 1``.
+    """True if an equation is a doubtful one of the line before with other signs, as when ``sqrt(9) + 4 = 1``
+    becomes ``3 + 4 = 1``.
     """
     between = plain[earlier.end("right") : found.start()]
-    same = earlier["right"].replace(" ", "") == found["right"].replace(" ", "")
-    return same and re.fullmatch(r"[^\w=]*\n[^\w=]*", between) is not None
+    right = earlier["right"].replace(" ", "")
+    if right != found["right"].replace(" ", "") or not re.fullmatch(r"[^\w=]*\n[^\w=]*", between):
+        return False
+    return _value(_bare(earlier["left"] or "")) != _value(right)
 
 
 def _line_around(plain: str, start: int, end: int) -> tuple[int, int]:

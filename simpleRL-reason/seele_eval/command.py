@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn, TextIO
 
+from seele.data.storage.files import nearest_existing
 from seele.errors import ConfigError, SeeleError
 
 
@@ -35,8 +36,8 @@ def run_command(command: Callable[[], str]) -> int:
 
 def check_folder(out: Path) -> None:
     """Raise ``ConfigError`` unless ``--out`` is a folder or a path where one can be made."""
-    there = next((path for path in (out, *out.parents) if path.exists()), out)
-    if there.exists() and not there.is_dir():
+    there = nearest_existing(out)
+    if not there.is_dir():
         raise ConfigError(
             f"--out {out}: {there} is a file; expected a folder, or a path where one can be made"
         )

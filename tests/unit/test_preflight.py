@@ -1027,7 +1027,7 @@ def test_what_hydra_cannot_compose_is_said_in_one_line(override, message):
         pytest.param(
             "hardware=gpu8",
             "error: trainer.device: 'cuda', but torch sees no GPU",
-            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU"),
         ),
     ],
 )
@@ -1135,7 +1135,7 @@ def test_a_check_covers_both_stages(check_alone, tmp_path):
     assert said.endswith("ok: sft_rl would start\n") and f"sft_rl would start in {tmp_path}/run\n" in said
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
 def test_what_this_machine_lacks_is_a_warning_of_a_check(check_alone, tmp_path, monkeypatch):
     monkeypatch.setattr("ray._private.utils.get_num_cpus", lambda: 1)
     node = ("method=seele", "hardware=gpu8", "data.train_batch_size=8")

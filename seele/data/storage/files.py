@@ -108,6 +108,20 @@ def check_output(file: Path, out: Path, *, option: str = "--out") -> None:
         raise ConfigError(f"{option} {out}: is a folder or the file of problems; name another file")
 
 
+def nearest_existing(path: Path) -> Path:
+    """Return ``path`` or, as long as nothing is there, the folder above."""
+    return next(each for each in (path, *path.parents) if each.exists())
+
+
+def try_to_write(folder: Path) -> None:
+    """Raise ``OSError`` unless files can be written to a folder; nothing is left behind.
+
+    Permission bits do not tell: root may write anywhere but in /proc or on a read-only disk.
+    """
+    with tempfile.TemporaryFile(dir=folder):
+        pass
+
+
 def check_writable(out: Path, *, option: str = "--out", is_folder: bool = False) -> None:
     """Refuse an output that cannot be written, before the work for it; nothing is left behind.
 
@@ -120,18 +134,15 @@ def check_writable(out: Path, *, option: str = "--out", is_folder: bool = False)
         ConfigError: If ``out`` is a folder instead of a file or the reverse, lies below a file, or the
             nearest folder that exists cannot be written.
     """
-    folder = out if is_folder else out.parent
     try:
         if is_folder and out.exists() and not out.is_dir():
             raise ConfigError(f"{option} {out}: is a file; give a folder, or a path that does not exist")
         if not is_folder and out.is_dir():
             raise ConfigError(f"{option} {out}: is a folder; name a file, such as {out / 'NAME'}")
-        there = next(each for each in (folder, *folder.parents) if each.exists())
+        there = nearest_existing(out if is_folder else out.parent)
         if not there.is_dir():
             raise ConfigError(f"{option} {out}: {there} is a file; give a path below a folder")
-        # Permission bits do not tell: root may write anywhere but in /proc or on a read-only disk.
-        with tempfile.TemporaryFile(dir=there):
-            pass
+        try_to_write(there)
     except OSError as error:
         raise ConfigError(
             f"{option} {out}: cannot be written ({error.strerror}); give a path that you can write"

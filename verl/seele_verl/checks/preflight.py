@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -17,6 +16,7 @@ from seele.config import SeeleConfig
 from seele.curriculum import check_curriculum, check_selection, columns_needed
 from seele.data.overlong import Fits, Problem, keep_fitting
 from seele.data.steps.hint_units import check_unit, for_hints
+from seele.data.storage.files import nearest_existing, try_to_write
 from seele.data.storage.schema import read_columns, read_problem_files
 from seele.errors import ConfigError, DataError
 from seele.hints import check_controller, steers_on_milestones
@@ -289,9 +289,7 @@ def _check_hints(seele: SeeleConfig, training: Sequence[Problem]) -> None:
 def _check_run_folder(folder: Path) -> None:
     """Raise ``ConfigError`` unless files can be written to the run folder, or to where it would be made."""
     try:
-        there = next(path for path in (folder, *folder.parents) if path.exists())
-        with TemporaryFile(dir=there):
-            pass
+        try_to_write(nearest_existing(folder))
     except OSError as error:
         raise ConfigError(
             f"trainer.default_local_dir: got {folder}, which cannot be written to: {error.strerror}; name "

@@ -69,7 +69,8 @@ def keep_problems(
     learns_solutions = supervised or seele.interleave.problems > 0
     gives_hints = seele.hints.gives_hints
     reads_solutions = learns_solutions or source.reads_solutions or gives_hints
-    lengths: list[Tokens] = []
+    needed_limits: list[Limits] = []
+    too_long: dict[bool, list[Tokens]] = {True: [], False: []}  # to train on; of the validation
 
     def fits_of(problems: Sequence[tuple[Instance, Path]], *, trained: bool) -> Fits:
         left_out, hint_steps, num_cut, moved_cuts = {}, {}, 0, 0
@@ -94,7 +95,7 @@ def keep_problems(
                 request = seele.credit.request
                 asked = encode_with_solution(tokenizer, instance, request, how.template, how.chat)
                 tokens = replace(tokens, prompt=len(asked))
-            lengths.append(tokens)
+            needed_limits.append(tokens.needed)
             found = fit(tokens, limits, overlong)
             if found.why_not is not None:
                 if overlong == "refuse":
@@ -103,6 +104,7 @@ def keep_problems(
                         "the problem, or skip such problems with seele.data.overlong=drop"
                     )
                 left_out[instance.instance_id] = found.why_not
+                too_long[trained].append(tokens)
             elif found.hint_steps is not None:
                 hint_steps[instance.instance_id] = found.hint_steps
             num_cut += found.why_not is None and found.is_cut
@@ -117,14 +119,14 @@ def keep_problems(
         training=keep_fitting(training, fits),
         validation=keep_fitting(validation, fits),
         fits=fits,
-        to_keep_all=_overrides_for(config, [tokens.needed for tokens in lengths]),
+        to_keep_all=_overrides_for(config, needed_limits),
     )
-    trained, validated = lengths[: len(training)], lengths[len(training) :]
-    may_cut = sum(fit(tokens, limits, "truncate").why_not is None for tokens in trained) >= needed
-    cut = ", or more of them with seele.data.overlong=truncate" if may_cut and overlong != "truncate" else ""
-    remedy = cut + _longer_prompts(trained, limits)
+    num_cuttable = sum(fit(tokens, limits, "truncate").why_not is None for tokens in too_long[True])
+    remedy = _longer_prompts(too_long[True], limits)
+    if num_cuttable and len(kept.training) + num_cuttable >= needed:
+        remedy = f", or more of them with seele.data.overlong=truncate{remedy}"
     _check_enough("train_files", kept, kept.training, training, needed=needed, remedy=remedy)
-    remedy = _longer_prompts(validated, limits)
+    remedy = _longer_prompts(too_long[False], limits)
     _check_enough("val_files", kept, kept.validation, validation, needed=1, remedy=remedy)
     return kept
 
