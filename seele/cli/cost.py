@@ -25,7 +25,7 @@ PHASES = {
     "prefill_s": "prefill",
     "decode_s": "decode",
     "tail_s": "tail",
-    "rounds_s": "rounds",
+    "rounds_s": "added by rounds",
     "old_log_prob_s": "old log-probs",
     "reference_s": "reference",
     "update_s": "update",

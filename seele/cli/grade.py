@@ -97,9 +97,9 @@ def grade_command(
     answer, while in training it counts as no answer. Numbers are read as text; any other prediction counts
     as no answer. multiple_choice reads the texts of a row's options, if given, from the list `options`. A row
     whose `data_source` is countdown, zebra or arc_1d is graded by that task's checker, whichever built-in
-    grader is chosen. Your own reward function grades every row and finds its solution in the list `steps`,
-    of which `hint_steps` were shown (0 by default); its reward and its other values are written as `reward`
-    and `reward_extra`.
+    grader is chosen. Your own reward function grades every row. It finds the problem in `question` and
+    `level`, and its solution in the list `steps`, of which `hint_steps` were shown (0 by default); its reward
+    and its other values are written as `reward` and `reward_extra`.
     """
     from seele.data.storage.files import read_json_lines, write_atomically
     from seele.reward.graders import GRADERS
@@ -194,6 +194,7 @@ def _call_function(cases: Sequence[Case], settings: RewardConfig) -> list[Grade]
                 question=str(case.row.get("question", "")),
                 steps=_steps_of(case),
                 answer=case.gold,
+                level=_level_of(case),
             ),
         )
         for case in cases
@@ -216,6 +217,13 @@ def _hint_steps_of(case: Case) -> int:
             f"{case.at}, key 'hint_steps': expected a number of steps from 0 to {most}, got {shown!r}"
         )
     return shown
+
+
+def _level_of(case: Case) -> int:
+    level = case.row.get("level", 0)
+    if not isinstance(level, int) or isinstance(level, bool):
+        raise DataError(f"{case.at}, key 'level': expected a whole number, got {reprlib.repr(level)}")
+    return level
 
 
 def _check(case: Case) -> Grade:

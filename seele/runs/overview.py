@@ -100,6 +100,8 @@ def _read(run: Path, name: str) -> RunSummary:
         notes.append(f"run_card.json: unknown status {card.get('status')!r}")
     metrics = run / "metrics.jsonl"
     lines = _last_lines(metrics, notes) if metrics.is_file() else []
+    if state is RunState.FINISHED and not metrics.is_file():
+        notes.append("metrics.jsonl is missing.")
     validated: Mapping[str, Any] = next((line for line in reversed(lines) if _accuracy(line)), {})
     return RunSummary(
         name=name,
@@ -212,6 +214,6 @@ def _cells(run: RunSummary, now: float) -> tuple[str, ...]:
         run.method or "-",
         run.state,
         f"{step} of {run.planned_steps}" if run.planned_steps else step,
-        accuracy or "-",
+        accuracy or run.note or "-",
         describe_age(now - run.last_activity),
     )

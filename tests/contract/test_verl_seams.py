@@ -603,52 +603,62 @@ def test_tokens_count_although_their_problem_was_cut(monkeypatch, tmp_path):
 
 def test_passes_for_log_probabilities_cost_once_a_step_however_often_it_trains(monkeypatch):
     """The step has 100 tokens, two epochs over them, and one pass for old log-probabilities."""
+    from dataclasses import replace
+
     from omegaconf import OmegaConf
 
-    from seele.config import SeeleConfig
-    from seele_verl import trainer as module
+    from seele_verl import cost_meter as module
 
-    monkeypatch.setattr(module, "step_metrics", lambda visits, **_: {})
-    trainer = object.__new__(module.SeeleTrainer)
-    trainer.seele, trainer.planner = SeeleConfig(method="grpo"), SimpleNamespace(metrics=dict)
-    trainer.source, trainer.credit = build_source(trainer.seele.off_policy), None
-    trainer.failed, trainer._solutions, trainer._teacher_prompts = None, [], {}
-    trainer.config = OmegaConf.create(
+    monkeypatch.setattr(module, "count_parameters", lambda *_, **__: 1)
+    monkeypatch.setattr(module, "count_critic_parameters", lambda *_, **__: 3)
+    model = {"path": "", "trust_remote_code": False}
+    config = OmegaConf.create(
         {
-            "actor_rollout_ref": {"actor": {"ppo_epochs": 2, "use_kl_loss": False}},
+            "actor_rollout_ref": {"model": model, "actor": {"ppo_epochs": 2, "use_kl_loss": False}},
             "algorithm": {"rollout_correction": {"bypass_mode": False}},
+            "critic": {"model": model, "ppo_epochs": 3},
         }
     )
-    visit = visit_of([], prompt_tokens=20)
-    trainer._visits, trainer._carried, trainer._parameters = {"u": visit}, [], 1
+
+    def metrics_of(work, *, has_critic=False, **hints):
+        seele = SeeleConfig(method="grpo", hints=HintConfig(**hints))
+        meter = module.CostMeter(config, seele, build_source(seele.off_policy), has_critic=has_critic)
+        return meter.metrics(work, {"tokens/prefilled": 0.0, "tokens/generated": 0.0})
+
+    visit = visit_of([(0, False), (1, True)], prompt_tokens=20)
     monkeypatch.setattr(module, "tokens_by_round", lambda visits: {0: 60} if visits == [visit] else {})
-    trainer._controller_metrics = {"tokens/prefilled": 0.0, "tokens/generated": 0.0}
-    lengths = [(20, 40), (25, 15), (4, 5)]
-    tags = [{"prompt_len": prompt, "response_len": response} for prompt, response in lengths]
-    tags[2]["is_padding"] = True
-    batch = SimpleNamespace(keys=["u_0_0", "u_1_0", "padding_0_0"], tags=tags)
-    trainer._nothing_to_learn, trainer.use_critic, trainer._informative = False, False, {"u_0_0"}
-    metrics = trainer._measure(batch)
+    work = module.StepWork(
+        visits={"u": visit},
+        rows={
+            "u_0_0": {"prompt_len": 20, "response_len": 40},
+            "u_1_0": {"prompt_len": 25, "response_len": 15},
+        },
+        informative={"u_0_0", "of_another_step"},
+        updates=True,
+        solutions=(),
+        teacher_prompts={},
+    )
+    metrics = metrics_of(work)
     assert metrics["flops"] == 6 * 200 + 2 * 100
     # Two epochs over the longer prompt and both responses, and over the one informative row.
     assert metrics["tokens/trained_packed"] == 2 * (25 + 40 + 15)
     assert metrics["tokens/trained_informative"] == 2 * (20 + 40)
+    # A hint in the user's turn is followed by the template's tokens, so prompts have no common beginning.
+    apart = metrics_of(work, placement="user", request="{question} Begin with: {hint}")
+    assert apart["tokens/trained_packed"] == 2 * (20 + 40 + 25 + 15)
     # verl makes that pass even if no group is worth an update.
-    trainer._nothing_to_learn = True
-    metrics = trainer._measure(batch)
+    without = replace(work, updates=False)
+    metrics = metrics_of(without)
     assert (metrics["flops"], metrics["flops_round_0"]) == (2 * 100, 2 * 60)
-    assert trainer._measure(batch)["tokens/trained_informative"] == 0
+    assert metrics["tokens/trained_informative"] == 0
     # A supervised update between steps, of 10 tokens with a solution of 6, is made once.
-    trainer._solutions = [module.Solution(prompt_ids=[1] * 4, response_ids=[2] * 6)]
-    metrics = trainer._measure(batch)
+    solutions = [module.Solution(prompt_ids=[1] * 4, response_ids=[2] * 6)]
+    metrics = metrics_of(replace(without, solutions=solutions))
     assert (metrics["flops"], metrics["tokens/teacher_forced"]) == (6 * 10 + 2 * 100, 6)
     trained = ("tokens/trained", "tokens/trained_packed", "tokens/trained_informative")
     assert [metrics[name] for name in trained] == [10, 10, 10]
-    trainer._solutions = []
     # A critic of three parameters: one pass for values, and three epochs of its own.
-    trainer._nothing_to_learn, trainer.use_critic, trainer._critic_parameters = False, True, 3
-    trainer.config.critic = {"ppo_epochs": 3}
-    metrics = trainer._measure(batch)
+    metrics = metrics_of(work, has_critic=True)
     assert metrics["flops"] == 6 * 200 + 2 * 100 + 3 * (6 * 300 + 2 * 100)
     assert (metrics["tokens/trained"], metrics["tokens/critic_trained"]) == (200, 300)
 

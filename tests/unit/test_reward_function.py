@@ -322,14 +322,17 @@ def test_a_row_of_a_file_is_graded_as_in_training(tmp_path):
     function, cases, out = (tmp_path / name for name in ("own.py", "cases.jsonl", "graded.jsonl"))
     arguments = "data_source, solution_str, ground_truth, extra_info"
     function.write_text(
-        f"def count({arguments}, per=4): return len(extra_info['steps']) / per + extra_info['hint_ratio']\n"
+        f"def count({arguments}, per=4):\n"
+        "    share = len(extra_info['steps']) / per + extra_info['hint_ratio']\n"
+        "    return share + extra_info['level'] / 8\n"
     )
     command = ["grade", str(cases), "--out", str(out), "--grader", f"{function}:count", "--workers", "1"]
     row = {"gold": "4", "pred": "5"}
-    cases.write_text(f"{json.dumps(row | {'steps': ['a', 'b']})}\n{json.dumps(row)}\n")
+    rows = [row | {"steps": ["a", "b"]}, row, row | {"level": 2}]
+    cases.write_text("".join(f"{json.dumps(each)}\n" for each in rows))
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
-    assert [json.loads(line)["reward"] for line in out.read_text().splitlines()] == [0.5, 0.0]
+    assert [json.loads(line)["reward"] for line in out.read_text().splitlines()] == [0.5, 0.0, 0.25]
     cases.write_text(json.dumps(row | {"steps": ["a", "b"], "hint_steps": 1}))
     settings = [f"--set={each}" for each in ("kwargs.per=8", "correct_from=0.75", "isolation=none")]
     assert CliRunner().invoke(app, [*command, *settings]).exit_code == 0
@@ -337,6 +340,7 @@ def test_a_row_of_a_file_is_graded_as_in_training(tmp_path):
     assert (graded["reward"], graded["correct"]) == (0.75, True)
     for bad, complaint in (
         ({"steps": "a"}, "line 1, key 'steps': expected a list of texts, got 'a'"),
+        ({"level": "hard"}, "line 1, key 'level': expected a whole number, got 'hard'"),
         (
             {"steps": ["a"], "hint_steps": 2},
             "line 1, key 'hint_steps': expected a number of steps from 0 to 1",

@@ -151,17 +151,19 @@ def test_broken_runs_get_a_line_that_says_why(tmp_path):
     make_run(tmp_path / "strange", status="?")
     (make_run(tmp_path / "no_steps") / "metrics.jsonl").write_text('{"step": 1, "accu')
     (make_run(tmp_path / "early", status="failed") / "metrics.jsonl").unlink()
+    (make_run(tmp_path / "lost") / "metrics.jsonl").unlink()
     runs = {run.name: run for run in list_runs(tmp_path)}
     assert {name: run.state for name, run in runs.items()} == {
         **dict.fromkeys(("card", "bare", "strange"), RunState.BROKEN),
-        "no_steps": RunState.FINISHED,
+        **dict.fromkeys(("no_steps", "lost"), RunState.FINISHED),
         "early": RunState.FAILED,
     }
     assert "run_card.json is not JSON" in runs["card"].note
     assert "run_card.json is missing" in runs["bare"].note
     assert "metrics.jsonl holds no complete step" in runs["no_steps"].note
     table = describe_runs([*runs.values()], now=NOW)
-    assert table.count("\n") == 6 and "run_card.json is not JSON" in table
+    assert table.count("\n") == 7 and "run_card.json is not JSON" in table
+    assert "metrics.jsonl holds no complete step." in table and "metrics.jsonl is missing." in table
 
 
 def test_a_log_that_was_cut_off_counts_up_to_the_last_whole_line(tmp_path):
@@ -218,7 +220,8 @@ def test_the_command_prints_a_line_a_run_or_json(tmp_path, capsys):
     make_run(tmp_path / "b", planned_steps=None, steps=[])
     heads, first, second = describe_runs(list_runs(tmp_path), now=NOW).splitlines()
     assert re.split("  +", heads) == ["run", "method", "state", "step", "un-hinted accuracy", "age"]
-    assert re.split("  +", first) == ["b", "seele", "finished", "-", "-", "0 s"]
+    note = "metrics.jsonl holds no complete step."
+    assert re.split("  +", first) == ["b", "seele", "finished", "-", note, "0 s"]
     accuracy = "heldout 25.0%, harder 0.0%"
     assert re.split("  +", second) == ["a", "seele", "finished", "3 of 4", accuracy, "1 min"]
 

@@ -1,11 +1,17 @@
-"""Reads and writes columns of a batch's N rows in TransferQueue, nested (N, tokens of each row)."""
+"""Reads and writes a batch's N rows in TransferQueue: columns are nested, (N, tokens of each row)."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 import transfer_queue as tq
 from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
+
+
+def real_rows(batch: KVBatchMeta) -> dict[str, Mapping[str, Any]]:
+    """Return the tags of the batch's rows, by key, without the rows that only pad it."""
+    return {key: tag for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding")}
 
 
 def read_columns(batch: KVBatchMeta, names: Sequence[str]) -> TensorDict:

@@ -12,6 +12,7 @@ import transfer_queue as tq
 from transfer_queue import KVBatchMeta
 
 from seele.records import Visit
+from seele_verl.columns import real_rows
 from seele_verl.protocol import parse_row_key
 from seele_verl.rescoring import score_behind
 
@@ -63,8 +64,7 @@ def measure_hint_reliance(
 
 def right_hinted_rows(batch: KVBatchMeta, visits: Mapping[str, Visit]) -> list[str]:
     """Return the keys of rows whose response is right and follows a hint, without padding rows."""
-    real = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding")]
-    return [key for key in real if _is_right_and_hinted(key, visits)]
+    return [key for key in real_rows(batch) if _is_right_and_hinted(key, visits)]
 
 
 def _is_right_and_hinted(key: str, visits: Mapping[str, Visit]) -> bool:

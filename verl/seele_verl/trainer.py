@@ -34,20 +34,12 @@ from seele.callbacks import Callbacks
 from seele.curriculum import columns_needed
 from seele.curriculum.planner import StepPlanner
 from seele.errors import CheckpointError
-from seele.maths.model_shapes import model_flops
 from seele.methods.credit import MilestoneCredit, Span
 from seele.methods.interleave import FailedProblems
 from seele.methods.loss_terms import LossTerms
 from seele.methods.sources import build_source
 from seele.records import Finish, GradeReason, Visit
-from seele.rollout.metrics import (
-    packed_tokens,
-    rollout_rows,
-    step_metrics,
-    teacher_forced_tokens,
-    tokens_by_round,
-    unanswered_of,
-)
+from seele.rollout.metrics import rollout_rows, step_metrics, unanswered_of
 from seele.rollout.solutions import encode_problem, encode_with_solution
 from seele.rollout.templates import encode_prompt
 from seele.rollout.unanswered import (
@@ -59,9 +51,10 @@ from seele.rollout.unanswered import (
     warn_of_unanswered,
 )
 from seele_verl.changes import with_changes
-from seele_verl.columns import read_columns
+from seele_verl.columns import read_columns, real_rows
 from seele_verl.compat import call_on_every_rank
 from seele_verl.controller_actor import start_controller
+from seele_verl.cost_meter import CostMeter, StepWork
 from seele_verl.cpu.resources import prepare_ranks, return_free_memory
 from seele_verl.critic import CriticWorker
 from seele_verl.data_only import reading_data_only
@@ -90,7 +83,6 @@ from seele_verl.protocol import (
     row_key,
 )
 from seele_verl.queue_watch import watched_queue
-from seele_verl.runs.card import count_critic_parameters, count_parameters
 from seele_verl.runs.checkpoints import (
     drop_old_checkpoints,
     drop_passing_checkpoints,
@@ -105,7 +97,7 @@ from seele_verl.runs.resume import checkpoint_to_resume, final_step, is_validati
 from seele_verl.runs.stopping import heed_before_training, is_asked_to_stop, note_stop
 from seele_verl.runs.tracker_tables import log_rollouts
 from seele_verl.runs.watchdog import show_life
-from seele_verl.self_distillation import ask_teacher, extra_teacher_tokens, write_divergence
+from seele_verl.self_distillation import ask_teacher, write_divergence
 from seele_verl.settings import read_settings
 from seele_verl.solutions import ActorWorker, Solution, learn_solutions
 from seele_verl.token_dump import token_columns
@@ -169,13 +161,7 @@ class SeeleTrainer(PPOTrainerSync):
         """Kinds of responses that were checked for a warning, which is given once per kind."""
         self._line: dict[str, float] = {}
         """The part of the step's metrics that is known when the step is saved."""
-        own, critic = config.actor_rollout_ref.model, config.critic.model
-        self._parameters = count_parameters(own.path, trust_remote_code=own.trust_remote_code)
-        self._critic_parameters = (
-            count_critic_parameters(critic.path, trust_remote_code=critic.trust_remote_code)
-            if self.use_critic
-            else 0
-        )
+        self.cost_meter = CostMeter(config, self.seele, self.source, has_critic=self.use_critic)
 
     def fit(self, agent_loop_manager: Any) -> None:
         """Run verl's loop.
@@ -401,7 +387,7 @@ class SeeleTrainer(PPOTrainerSync):
     def _compute_ref_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         if self.seele.credit.by_distillation:
             asked, request = self.seele.prompt, self.seele.credit.request
-            in_batch = {parse_row_key(key)[0] for key in _real_rows(batch)}
+            in_batch = {parse_row_key(key)[0] for key in real_rows(batch)}
             self._teacher_prompts = {
                 uid: encode_with_solution(self.tokenizer, visit.instance, request, asked.template, asked.chat)
                 for uid, visit in self._visits.items()
@@ -447,7 +433,7 @@ class SeeleTrainer(PPOTrainerSync):
             read = set(batch.fields or ()).intersection([*UPDATE_COLUMNS, *self.terms.columns])
             super()._update_actor(_columns(batch, read), of_update)
             if leaves_out:
-                tokens = {key: response for key, (_, _, response) in _real_rows(batch).items()}
+                tokens = {key: tag["response_len"] for key, tag in real_rows(batch).items()}
                 of_update = means_over_computed(
                     of_update,
                     rows=len(batch),
@@ -733,11 +719,8 @@ class SeeleTrainer(PPOTrainerSync):
 
     def _measure(self, batch: KVBatchMeta) -> dict[str, float]:
         """Return the metrics and the cost of the step's rollouts and update."""
-        visits, config = self._visits, self.config.actor_rollout_ref.actor
-        rows = _real_rows(batch, visits if self.seele.hints.user_request else None)
-        trained = [visits[uid] for uid in dict.fromkeys(parse_row_key(key)[0] for key in rows)]
-        continues_hints = self.seele.hints.user_request is None
-        metrics = step_metrics(list(visits.values()), continues_hints=continues_hints)
+        visits, continues_hints = [*self._visits.values()], self.seele.hints.user_request is None
+        metrics = step_metrics(visits, continues_hints=continues_hints)
         metrics |= self._controller_metrics | self.planner.metrics()
         metrics["rollout/left_behind_problems"] = float(len(self._carried))
         if self.credit is not None:
@@ -746,46 +729,15 @@ class SeeleTrainer(PPOTrainerSync):
             metrics["hints/own_solutions"] = float(len(self.train_dataset.own_solutions))
         if self.failed is not None:
             metrics |= {f"interleave/{name}": value for name, value in self.failed.metrics().items()}
-        learns_hints = bool(self.seele.imitation.coefficient) or self.source.in_response
-        once_a_round = self.source.in_response and self.source.has_own_loss
-        given = teacher_forced_tokens(trained, learns_hints=learns_hints, once_a_round=once_a_round)
-        of_solutions = sum(len(each.response_ids) for each in self._solutions)
-        metrics["tokens/teacher_forced"] = given * (not self._nothing_to_learn) + of_solutions
-        times = config.ppo_epochs * (not self._nothing_to_learn)
-        of_their_rows = of_solutions + sum(len(each.prompt_ids) for each in self._solutions)
-        metrics["tokens/trained_packed"] = packed_tokens(rows.values()) * times + of_their_rows
-        informative = [row for key, row in rows.items() if key in self._informative]
-        metrics["tokens/trained_informative"] = packed_tokens(informative) * times + of_their_rows
-        # One pass a step for old log-probabilities where the engine's do not serve, and one for a KL term.
-        passes = (not self._uses_engines_log_probs) + config.use_kl_loss
-        tokens = {f"_round_{index}": count for index, count in tokens_by_round(trained).items()}
-        tokens[""] = sum(prompt + response for _, prompt, response in rows.values())
-        of_teacher = extra_teacher_tokens(visits, self._teacher_prompts)
-        extra = {f"_round_{index}": count for index, count in of_teacher.items()}
-        extra[""] = sum(of_teacher.values())
-        sampled = (name for name in self._controller_metrics if name.startswith("tokens/generated"))
-        for of in sorted(tokens.keys() | {name.removeprefix("tokens/generated") for name in sampled}):
-            count = tokens.get(of, 0)
-            # Supplied responses of a group count in round 0, and so does what a supervised update learns.
-            metrics[f"tokens/trained{of}"] = count * times + of_their_rows * (of in ("", "_round_0"))
-            metrics[f"flops{of}"] = model_flops(
-                self._parameters,
-                prefilled_tokens=metrics.get(f"tokens/prefilled{of}", 0),
-                generated_tokens=metrics.get(f"tokens/generated{of}", 0),
-                trained_tokens=metrics[f"tokens/trained{of}"],
-                scored_tokens=count * passes + extra.get(of, 0),
-            )
-            if self.use_critic:
-                trained_by_critic = count * self.config.critic.ppo_epochs
-                metrics[f"tokens/critic_trained{of}"] = trained_by_critic
-                metrics[f"flops{of}"] += model_flops(
-                    self._critic_parameters,
-                    prefilled_tokens=0,
-                    generated_tokens=0,
-                    trained_tokens=trained_by_critic,
-                    scored_tokens=count,  # once a step, for the values
-                )
-        return metrics
+        work = StepWork(
+            visits=self._visits,
+            rows=real_rows(batch),
+            informative=self._informative,
+            updates=not self._nothing_to_learn,
+            solutions=self._solutions,
+            teacher_prompts=self._teacher_prompts,
+        )
+        return metrics | self.cost_meter.metrics(work, self._controller_metrics)
 
     def _compute_metrics(
         self, batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: Any, global_steps: int, epoch: int
@@ -799,28 +751,6 @@ class SeeleTrainer(PPOTrainerSync):
                 self.checkpoint_manager.sleep_replicas()  # saving may need the engines' memory
                 self._save_checkpoint()
             self._stop_after(global_steps)
-
-
-def _real_rows(
-    batch: KVBatchMeta, visits: Mapping[str, Visit] | None = None
-) -> dict[str, tuple[str, int, int]]:
-    """Return, by key, the group and the tokens of the prompt with its hint and of the response; no padding
-    rows.
-
-    Where a longer hint does not begin with a shorter one's tokens, the groups' ``visits`` are given, and rows
-    with the same hint form a group.
-    """
-
-    def group_of(key: str) -> str:
-        uid, rollout_index = parse_row_key(key)
-        hints = {each.rollout_index: each.hint_steps for each in visits[uid].rollouts} if visits else {}
-        return f"{uid} {hints.get(rollout_index, 0)}"
-
-    return {
-        key: (group_of(key), tag["prompt_len"], tag["response_len"])
-        for key, tag in zip(batch.keys, batch.tags, strict=True)
-        if not tag.get("is_padding")
-    }
 
 
 def _columns(batch: KVBatchMeta, names: Collection[str]) -> KVBatchMeta:

@@ -1,46 +1,45 @@
 """Every check that can be made before Ray starts, so that a run does not fail an hour later."""
 
-import sys
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 from omegaconf import DictConfig, OmegaConf
 
 from seele.callbacks import Callbacks
 from seele.config import SeeleConfig
-from seele.curriculum import check_curriculum, check_selection, columns_needed
-from seele.data.overlong import Fits, Problem, keep_fitting
-from seele.data.steps.hint_units import check_unit, for_hints
+from seele.data.overlong import Fits, keep_fitting
+from seele.data.steps.hint_units import for_hints
 from seele.data.storage.files import nearest_existing, try_to_write
-from seele.data.storage.schema import read_columns, read_problem_files
 from seele.errors import ConfigError, DataError
 from seele.hints import check_controller, steers_on_milestones
 from seele.host import check_bfloat16
 from seele.maths.model_shapes import HUB_NAMES
 from seele.methods import METHODS, check_method
-from seele.methods.sources import build_source
-from seele.records import Instance
-from seele.reward.milestones import milestones_of
-from seele.reward.reasoning import check_reference
 from seele.reward.walks import find_walk
-from seele.rollout.templates import CHAT, check_template
-from seele_models.command import command_that_makes
+from seele.rollout.templates import check_template
 from seele_verl.checks.cluster import LOCAL, check_capability, check_cpus, cluster_address, cpus_by_ray
 from seele_verl.checks.command_line import OPEN_SECTIONS
 from seele_verl.checks.compositions import check_composition
-from seele_verl.checks.critic_settings import check_critic, check_value_head
+from seele_verl.checks.critic_settings import check_critic
+from seele_verl.checks.model import check_model, check_own_tokenizer, load_tokenizer
+from seele_verl.checks.problems import (
+    check_columns_of_curriculum,
+    check_columns_of_method,
+    check_default_validation,
+    check_hints,
+    check_milestones,
+    check_solutions,
+    check_splits,
+    read_problems,
+)
 from seele_verl.checks.secrets import refuse_secrets
-from seele_verl.checks.verl_settings import FUSED_HEAD, check_profiler, check_verl_settings
+from seele_verl.checks.verl_settings import check_profiler, check_verl_settings
 from seele_verl.checks.without_effect import check_has_effect, check_part_is_used
-from seele_verl.engine.model_runner import check_model_runner
 from seele_verl.lora import check_lora
 from seele_verl.memory import check_memory
-from seele_verl.model_config import read_model_config
 from seele_verl.reward_function import check_reward_function
 from seele_verl.rollout_cache import check_rollout_cache
 from seele_verl.runs.overlong import Kept, keep_problems
@@ -50,16 +49,6 @@ from seele_verl.sft.preflight import check_supervised
 
 # verl sets no value for this key; it belongs to a reward model, which is off.
 MISSING_IN_VERL = {"reward.reward_model.rollout.name"}
-CHANGES_LOGITS = {
-    "final_logit_softcapping": None,
-    "logits_scaling": 1,
-    "logit_scale": 1,
-    "lm_head_multiplier": 1,
-    "lm_head_bias": False,
-}
-"""What changes logits after the output layer's product in a model's configuration -> the value at which it
-does not.
-"""
 INSTEAD_UNDER_SFT = {
     "trainer.total_epochs": "set seele.sft.epochs",
     "actor_rollout_ref.actor.optim.lr_scheduler_type": "the schedule is half a cosine; "
@@ -68,8 +57,6 @@ INSTEAD_UNDER_SFT = {
     "actor_rollout_ref.actor.optim.lr_warmup_steps": "set seele.sft.warmup_ratio",
     "actor_rollout_ref.actor.optim.lr_warmup_steps_ratio": "set seele.sft.warmup_ratio",
 }
-WITH_OUTPUT_BIAS = ("codegen", "ctrl", "gptj", "phi")
-"""Types of models in transformers whose output layer always has a bias."""
 
 OF_FIXED_MICRO_BATCHES = {
     f"actor_rollout_ref.{section}_micro_batch_size_per_gpu": (
@@ -154,12 +141,12 @@ def check_run(config: DictConfig, overrides: Sequence[str], *, machine: Machine 
     check_profiler(config, supervised=supervised)
     if not supervised:
         _check_cluster(config, machine)
-    _check_default_validation(config, overrides)
+    check_default_validation(config, overrides)
     training, validation = (
-        _read(config.data.train_files, "train_files", config.data.train_max_samples),
-        _read(config.data.val_files, "val_files", config.data.val_max_samples),
+        read_problems(config.data.train_files, "train_files", config.data.train_max_samples),
+        read_problems(config.data.val_files, "val_files", config.data.val_max_samples),
     )
-    _check_splits(config, seele, training, validation)
+    check_splits(config, seele, training, validation)
     begun = config.data.train_batch_size + seele.curriculum.spare_problems
     if len(training) < begun and not supervised:
         raise DataError(
@@ -168,25 +155,20 @@ def check_run(config: DictConfig, overrides: Sequence[str], *, machine: Machine 
         )
     if seele.credit.walks or steers_on_milestones(seele.hints.controller):
         find_walk(seele.credit.walk)
-        _check_milestones(seele, [instance for instance, _ in training])
+        check_milestones(seele, [instance for instance, _ in training])
     check_reward_function(seele, training[0][0])
-    _check_curriculum(config.data.train_files, seele, num_problems=begun)
-    _check_own_tokenizer(config)
+    check_columns_of_curriculum(config.data.train_files, seele, num_problems=begun)
+    check_own_tokenizer(config)
     tokenizer: Any = None
     with machine():
-        tokenizer = _load_tokenizer(config)
+        tokenizer = load_tokenizer(config)
     if tokenizer is not None:
-        _check_model(config, overrides, seele, tokenizer)
+        check_model(config, overrides, seele, tokenizer)
     if tokenizer is not None or config.actor_rollout_ref.model.path in HUB_NAMES:
         with machine():
             check_memory(config, seele, supervised=supervised, num_problems=len(training))
-    if seele.hints.kind == "tiers" and not any(instance.tiers for instance, _ in training):
-        raise DataError(
-            f"data.train_files: none of the {len(training)} problems has tiers, which seele.hints.kind=tiers "
-            "gives as hints; `seele data hints` writes that column (see docs/data.md)"
-        )
-    _check_columns_of_method(config.data.train_files, seele)
-    _check_solutions(seele, [instance for instance, _ in training])
+    check_columns_of_method(config.data.train_files, seele)
+    check_solutions(seele, [instance for instance, _ in training])
     if tokenizer is not None or seele.hints.unit != "token":
         training = [(for_hints(instance, seele.hints, tokenizer), path) for instance, path in training]
     if supervised:
@@ -203,7 +185,7 @@ def check_run(config: DictConfig, overrides: Sequence[str], *, machine: Machine 
             needed=seele.sft.batch_size if supervised else begun,
             supervised=supervised,
         )
-    _check_hints(seele, kept.training)
+    check_hints(seele, kept.training)
     questions = {problem.instance.question for problem in kept.training}
     return Preflight(
         seele=seele,
@@ -217,75 +199,6 @@ def check_run(config: DictConfig, overrides: Sequence[str], *, machine: Machine 
     )
 
 
-def _check_splits(
-    config: DictConfig,
-    seele: SeeleConfig,
-    training: Sequence[tuple[Instance, Path]],
-    validation: Sequence[tuple[Instance, Path]],
-) -> None:
-    """Raise an error where the accuracies of different validation problems would have the same name."""
-    train_files, val_files = (
-        [Path(file).resolve() for file in _listed(config.data[key])] for key in ("train_files", "val_files")
-    )
-    validates_training = seele.data.validated_training_problems > 0
-    if validates_training and train_files == val_files:
-        raise ConfigError(
-            "seele.data.validated_training_problems: data.val_files are the training files, which are "
-            "validated whole; set it to 0"
-        )
-    files: dict[str, Path] = {}
-    for instance, path in validation:
-        name = f"{instance.data_source}/{path.stem}"
-        if files.setdefault(name, path) != path:
-            raise DataError(
-                f"data.val_files: {files[name]} and {path} are both reported as {name!r}, from data set and "
-                "file name; rename one of the files"
-            )
-    for instance, path in training if validates_training else ():
-        name = f"{instance.data_source}/{path.stem}"
-        if name in files:
-            raise DataError(
-                f"seele.data.validated_training_problems: problems of {path} and the validation file "
-                f"{files[name]} would both be reported as {name!r}, from data set and file name; rename one "
-                "of the files, or set it to 0"
-            )
-
-
-def _check_solutions(seele: SeeleConfig, training: Sequence[Instance]) -> None:
-    """Raise ``DataError`` if a part reads worked solutions, and no problem has one."""
-    readers = {
-        "seele.interleave": seele.interleave.problems,
-        "the teacher of seele.credit.name=self_distillation": seele.credit.by_distillation,
-        f"seele.off_policy.source={seele.off_policy.source}": build_source(seele.off_policy).reads_solutions,
-    }
-    for reader in (name for name, is_used in readers.items() if is_used):
-        if not any(instance.steps for instance in training):
-            raise DataError(
-                f"data.train_files: none of the {len(training)} problems has a worked solution, which "
-                f"{reader} needs; prepare problems with solutions (docs/data.md has their sources), or "
-                "train without solutions: method=grpo"
-            )
-
-
-def _check_hints(seele: SeeleConfig, training: Sequence[Problem]) -> None:
-    """Raise ``DataError`` if the run gives hints and no problem can be hinted, unless later visits have the
-    policy's own solutions.
-    """
-    if not seele.hints.gives_hints or seele.hints.refresh == "epoch":
-        return
-    if any(problem.may_be_hinted for problem in training):
-        return
-    without = sum(not (problem.instance.steps or problem.instance.tiers) for problem in training)
-    unfit = len(training) - without
-    why = [f"{without} have no worked solution"] if without else []
-    why += [f"{unfit} have one of a single step, or none of its hints is allowed or fits"] if unfit else []
-    raise DataError(
-        f"data.train_files: none of the {len(training)} problems can be hinted, but "
-        f"seele.hints.controller={seele.hints.controller} gives hints: {' and '.join(why)}; prepare problems "
-        "with solutions of two steps or more (docs/data.md), or train without hints: method=grpo"
-    )
-
-
 def _check_run_folder(folder: Path) -> None:
     """Raise ``ConfigError`` unless files can be written to the run folder, or to where it would be made."""
     try:
@@ -295,20 +208,6 @@ def _check_run_folder(folder: Path) -> None:
             f"trainer.default_local_dir: got {folder}, which cannot be written to: {error.strerror}; name "
             "another folder"
         ) from error
-
-
-def _check_milestones(seele: SeeleConfig, training: Sequence[Instance]) -> None:
-    if seele.hints.kind == "tiers" and seele.hints.gives_hints:
-        raise ConfigError(
-            "seele.hints.kind: 'tiers', but seele.credit or seele.hints.controller uses the milestones "
-            "that a hint states, which are counted in the solution's steps; allowed is 'prefix'"
-        )
-    if not any(len(milestones_of(instance)) > 1 for instance in training):
-        raise DataError(
-            f"data.train_files: none of the {len(training)} problems has a milestone before its answer, but "
-            "seele.credit or seele.hints.controller uses them; `seele data milestones FILE` writes "
-            "them into FILE and counts them, and docs/milestones.md says where they come from"
-        )
 
 
 def check_settings(config: DictConfig, overrides: Sequence[str]) -> SeeleConfig:
@@ -490,252 +389,3 @@ def _check_cluster(config: DictConfig, machine: Machine) -> None:
                 "all nodes (docs/cluster.md), then set RAY_ADDRESS=auto"
             )
         check_cpus(config, cpus_by_ray())
-
-
-def _check_default_validation(config: DictConfig, overrides: Sequence[str]) -> None:
-    """Raise ``DataError`` if own training problems would be validated on a default that is missing."""
-    given = {override.lstrip("+").partition("=")[0] for override in overrides}
-    if "data.train_files" not in given or "data.val_files" in given:
-        return
-    if missing := [path for path in _listed(config.data.val_files) if not Path(path).is_file()]:
-        raise DataError(
-            f"data.val_files: has its default, and {missing[0]} does not exist; give your own with "
-            "data.val_files=[FILE]; `seele data prepare ... --set heldout_share=0.2` makes a held-out part"
-        )
-
-
-def _listed(files: Any) -> list[str]:
-    """Return the files of a setting that takes one or several."""
-    return [files] if isinstance(files, str) else [*files]
-
-
-def _read(files: Any, key: str, max_samples: int) -> list[tuple[Instance, Path]]:
-    """Return a run's problems, at most ``max_samples`` (-1 for all), and the file of each."""
-    try:
-        problems = read_problem_files(files, max_samples)
-        for instance, path in problems:
-            _check_answer(instance, path)
-    except DataError as error:
-        raise DataError(f"data.{key}: {error}") from error
-    if not problems:
-        raise DataError(f"data.{key}: no problems in {files}")
-    counts = Counter(instance.instance_id for instance, _ in problems)
-    instance_id, count = counts.most_common(1)[0]
-    if count > 1:
-        raise DataError(
-            f"data.{key}: instance id {instance_id!r} occurs in {count} files; ids must be unique in a run"
-        )
-    return problems
-
-
-def _check_answer(instance: Instance, path: Path) -> None:
-    try:
-        check_reference(instance)
-    except DataError as error:
-        raise DataError(f"{path}: {error}") from error
-
-
-def _check_curriculum(files: Any, seele: SeeleConfig, *, num_problems: int) -> None:
-    check_selection(seele.selection, seed=seele.seed)
-    names = columns_needed(seele.curriculum)
-    rows = [row for path in _listed(files) for row in read_columns(Path(path), names)] if names else []
-    num_problems = min(num_problems, len(rows))
-    check_curriculum(seele.curriculum, rows, seed=seele.seed, num_problems=num_problems)
-
-
-def _check_columns_of_method(files: Any, seele: SeeleConfig) -> None:
-    """Refuse, or warn of, training files without a column that makes the method what it is."""
-    method = METHODS[seele.method]
-    page = f"docs/methods/{method.name}.md has the command that writes it"
-    if method.needs_column and not _has_values(files, method.needs_column):
-        raise DataError(
-            f"data.train_files: no problem has a value above 0 in column {method.needs_column!r}, which "
-            f"method {method.name} needs; {page}"
-        )
-    own = seele.hints.refresh == "epoch"
-    if method.expects_column and not own and not _has_values(files, method.expects_column):
-        sys.stderr.write(
-            f"warning: data.train_files: no problem has a value above 0 in column {method.expects_column!r}, "
-            f"so method {method.name} takes the worked solutions for the model's own; {page}, or set "
-            "seele.hints.refresh=epoch\n"
-        )
-
-
-def _has_values(files: Any, column: str) -> bool:
-    """True if a problem of the files has a value in the column that is neither 0 nor missing."""
-    paths = [path for path in _listed(files) if column in pq.read_schema(path).names]
-    return any(any(pq.read_table(path, columns=[column])[column].to_pylist()) for path in paths)
-
-
-def _check_model(config: DictConfig, overrides: Sequence[str], seele: SeeleConfig, tokenizer: Any) -> None:
-    """Raise ``ConfigError`` where the settings do not fit the model or its tokenizer."""
-    path = config.actor_rollout_ref.model.path
-    if seele.prompt.template == CHAT and tokenizer.chat_template is None:
-        raise ConfigError(f"seele.prompt.template: 'chat', but the tokenizer of {path} has no chat template")
-    check_value_head(config)
-    check_model_runner(config, seele)
-    _check_template_is_meant(config, overrides, tokenizer)
-    own = read_model_config(config)
-    _check_window(config, own)
-    _check_heads(config, own)
-    _check_fused_head(config, own)
-    if seele.packed_updates:
-        _check_packing(config, own)
-    check_unit(seele.hints, tokenizer)
-
-
-def _check_own_tokenizer(config: DictConfig) -> None:
-    model = config.actor_rollout_ref.model
-    for key in ("tokenizer_path", "custom_chat_template"):
-        if model[key] is not None:
-            raise ConfigError(
-                f"actor_rollout_ref.model.{key}: got {model[key]!r}, but all parts of a run take the model's "
-                "own tokenizer; save yours in the model's folder, and set this to null"
-            )
-
-
-def _load_tokenizer(config: DictConfig) -> Any:
-    path = config.actor_rollout_ref.model.path
-    command = command_that_makes(Path(path))
-    remedy = f"run: {command}" if command else "allowed are a Hugging Face folder or a name on the hub"
-    if _is_a_path(path) and not Path(path).exists():
-        raise ConfigError(f"actor_rollout_ref.model.path: no folder {Path(path).absolute()}; {remedy}")
-    from huggingface_hub.constants import HF_HUB_OFFLINE
-    from transformers import AutoTokenizer
-
-    model = config.actor_rollout_ref.model
-    try:
-        read_model_config(config)
-        tokenizer: Any = AutoTokenizer.from_pretrained(path, trust_remote_code=model.trust_remote_code)
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        if HF_HUB_OFFLINE and not Path(path).exists():
-            reason = "no folder, and the hub is switched off by HF_HUB_OFFLINE=1, which hardware=cpu sets"
-            remedy = f"run: {command or f'seele model fetch {path}'}, and pass its folder"
-        raise ConfigError(
-            f"actor_rollout_ref.model.path: no model and tokenizer at {str(path)!r} ({reason}); {remedy}"
-        ) from error
-    return tokenizer
-
-
-def _check_template_is_meant(config: DictConfig, overrides: Sequence[str], tokenizer: Any) -> None:
-    """Warn where a model of one's own would get the template of the default one."""
-    typed = {override.lstrip("+").partition("=")[0] for override in overrides}
-    is_own = (
-        "actor_rollout_ref.model.path" in typed and not {"model", "recipe", "seele.prompt.template"} & typed
-    )
-    if not is_own or config.seele.prompt.template != "plain":
-        return
-    # Not above: it imports torch, which must see the run's variables.
-    from seele_models.tokenizer import CHAT_TEMPLATE
-
-    if tokenizer.chat_template not in (None, CHAT_TEMPLATE):
-        sys.stderr.write(
-            "warning: seele.prompt.template: plain, the default model's, but the tokenizer of "
-            f"{config.actor_rollout_ref.model.path} has a chat template; set seele.prompt.template, and "
-            "seele.reward.truncated_is_wrong (docs/training.md), or model=NAME for one of our models\n"
-        )
-
-
-def _is_a_path(model: str) -> bool:
-    """True if the name of a model cannot be ``OWNER/NAME`` on the hub."""
-    return model.startswith(("/", "./", "../", "models/")) or model.count("/") > 1
-
-
-def _check_window(config: DictConfig, model_config: Any) -> None:
-    """Raise ``ConfigError`` unless prompt and response fit the window that the engine will have, and have the
-    same limits there as in the data.
-    """
-    path, rollout = config.actor_rollout_ref.model.path, config.actor_rollout_ref.rollout
-    given, own = rollout.max_model_len, getattr(model_config, "max_position_embeddings", None)
-    prompt, response = config.data.max_prompt_length, config.data.max_response_length
-    for name, expected in {"prompt_length": prompt, "response_length": response}.items():
-        if rollout[name] != expected:
-            raise ConfigError(
-                f"actor_rollout_ref.rollout.{name}: got {rollout[name]}; set data.max_{name}, "
-                f"which is {expected}"
-            )
-    windows = {f"the window of {path}": own, "actor_rollout_ref.rollout.max_model_len": given}
-    for name, window in windows.items():
-        if window is not None and prompt + response > window:
-            raise ConfigError(
-                f"{name} ({window}) is shorter than data.max_prompt_length ({prompt}) plus "
-                f"data.max_response_length ({response})"
-            )
-    if given is not None and own is not None and given > own:
-        raise ConfigError(
-            f"actor_rollout_ref.rollout.max_model_len: got {given}, but {path} has a window of {own} tokens; "
-            f"allowed are at most {own}"
-        )
-
-
-def _check_heads(config: DictConfig, own: Any) -> None:
-    """Raise ``ConfigError`` where a model's attention heads cannot be divided over GPUs."""
-    path, own = config.actor_rollout_ref.model.path, own.get_text_config()
-    heads = getattr(own, "num_attention_heads", None)
-    if heads is None:
-        return
-    size = config.actor_rollout_ref.rollout.tensor_model_parallel_size
-    if heads % size:
-        raise ConfigError(
-            f"actor_rollout_ref.rollout.tensor_model_parallel_size: got {size}, which must divide the "
-            f"{heads} attention heads of {path}"
-        )
-    of_keys = getattr(own, "num_key_value_heads", None) or heads
-    sizes = {
-        f"actor_rollout_ref.{name}": sequence_parallel_size(config.actor_rollout_ref[name])
-        for name in ("actor", "ref")
-    }
-    sizes["critic.fsdp"] = config.critic.fsdp.ulysses_sequence_parallel_size
-    for name, size in sizes.items():
-        if heads % size or (of_keys % size and size % of_keys):
-            raise ConfigError(
-                f"{name}.ulysses_sequence_parallel_size: got {size}, which must divide the {heads} attention "
-                f"heads of {path}, and divide or be a multiple of its {of_keys} key-value heads"
-            )
-
-
-def _check_fused_head(config: DictConfig, own: Any) -> None:
-    """Raise ``ConfigError`` where verl's fused kernels would meet an output layer that nothing gathers, or
-    leave out what a model does to its logits: they compute only ``hidden @ lm_head.weight``.
-    """
-    model = config.actor_rollout_ref.model
-    if not model.use_fused_kernels:
-        return
-    values = {name: getattr(own, name, None) for name in CHANGES_LOGITS}
-    found = [f"{key}={value}" for key, value in values.items() if value not in (None, CHANGES_LOGITS[key])]
-    if found or own.model_type in WITH_OUTPUT_BIAS:
-        raise ConfigError(
-            f"actor_rollout_ref.model.path: {model.path} has {(found or ['an output bias'])[0]}, which "
-            "verl's fused kernels leave out, so another distribution would be trained; set "
-            "actor_rollout_ref.model.use_fused_kernels=false"
-        )
-    if config.actor_rollout_ref.actor.strategy != "fsdp2":
-        return
-    libraries = [model.external_lib] if isinstance(model.external_lib, str) else [*(model.external_lib or [])]
-    if FUSED_HEAD not in libraries and not own.tie_word_embeddings:
-        raise ConfigError(
-            f"actor_rollout_ref.model.external_lib: got {model.external_lib!r}; with use_fused_kernels and a "
-            f"model whose output layer is not its embedding, {FUSED_HEAD!r} must be among them"
-        )
-
-
-def _check_packing(config: DictConfig, own: Any) -> None:
-    """Raise ``ConfigError`` where ``seele_verl.packed_engine`` cannot compute a group's rows together."""
-    model, actor = config.actor_rollout_ref.model, config.actor_rollout_ref.actor
-    # Qwen2's configuration has a window even if the model does not use it.
-    window = getattr(own, "sliding_window", None) if getattr(own, "use_sliding_window", True) else None
-    layers = {*(getattr(own, "layer_types", None) or ()), "full_attention"}
-    problems = {
-        # Their forward pass takes one label per token (verl/models/transformers/dense_common.py, line 114),
-        # but a prompt's last token predicts the first token of every response.
-        "actor_rollout_ref.model.use_fused_kernels is true": model.use_fused_kernels,
-        "sequences are divided over GPUs (ulysses_sequence_parallel_size)": sequence_parallel_size(actor) > 1
-        or sequence_parallel_size(config.actor_rollout_ref.ref) > 1,
-        "actor_rollout_ref.actor.calculate_sum_pi_squared is true": actor.calculate_sum_pi_squared,
-        f"a token of {model.path} does not attend to all before it": window is not None or len(layers) > 1,
-    }
-    if found := [problem for problem, holds in problems.items() if holds]:
-        raise ConfigError(
-            f"seele.packed_updates: true, but {found[0]}; change that, or set seele.packed_updates=false"
-        )
