@@ -552,7 +552,7 @@ def test_a_validation_that_a_killed_run_missed_is_made_up_for(tmp_path, step, li
     for number in range(1, step + 1):
         log.append(number, {"tokens/generated": 100 if number == step - 1 else 0})
     found = log.rewind(step) | line
-    ends_at = final_step(config, log, total_steps=30)
+    ends_at = final_step(config, log.generated, total_steps=30)
     assert missed_validation(config, found, ends_at=ends_at) is missed
 
 

@@ -26,7 +26,7 @@ from seele_verl.runs import checkpoints
 from seele_verl.runs.live import draw_board, drawn_of, sparkline
 from seele_verl.runs.log import RunLog, tracking, tracking_variables
 from seele_verl.runs.progress import follow_metrics, format_step, terminal_apart_from
-from seele_verl.runs.resume import check_same_run, find_start
+from seele_verl.runs.resume import check_same_run, final_step, prepare_start
 from seele_verl.runs.stages import only_run_in
 from seele_verl.settings import planned_steps
 
@@ -278,14 +278,21 @@ def test_a_line_that_a_kill_prevented_comes_from_the_checkpoint(tmp_path):
     assert steps_of(tmp_path) == [1, 2]
 
 
-def test_the_step_that_reached_a_budget_is_known_after_a_restart_too(tmp_path):
+def budget_of(tokens):
+    return OmegaConf.create({"seele": {"max_generated_tokens": tokens}})
+
+
+def test_the_step_after_the_one_that_reached_a_budget_is_the_last_after_a_restart_too(tmp_path):
     log = RunLog(tmp_path)
     for step in (1, 2, 3):
         log.append(step, {"tokens/generated": 5.0})
     resumed = RunLog(tmp_path)
     resumed.rewind(3)
     for each in (log, resumed):
-        assert [each.step_that_generated(tokens) for tokens in (5.0, 6.0, 15.0, 16.0)] == [1, 2, 3, None]
+        ends = [final_step(budget_of(tokens), each.generated, total_steps=9) for tokens in (5, 6, 15, 16)]
+        assert ends == [2, 3, 4, 9]
+    assert final_step(budget_of(None), log.generated, total_steps=9) == 9
+    assert final_step(budget_of(5), log.generated, total_steps=1) == 1
 
 
 def test_a_new_start_leaves_nothing_of_the_old_run_that_could_be_taken_for_its_own(tmp_path):
@@ -304,7 +311,7 @@ def test_a_new_start_leaves_nothing_of_the_old_run_that_could_be_taken_for_its_o
 def start_of(run, mode="auto", path=None, model="base"):
     trainer = {"default_local_dir": str(run), "resume_mode": mode, "resume_from_path": path and str(path)}
     actor = {"model": {"path": str(model)}}
-    return find_start(OmegaConf.create({"trainer": trainer, "actor_rollout_ref": actor}))
+    return prepare_start(OmegaConf.create({"trainer": trainer, "actor_rollout_ref": actor}))
 
 
 def test_going_back_to_a_checkpoint_removes_what_came_after_it(tmp_path):

@@ -20,8 +20,8 @@ from seele.errors import ConfigError, SeeleError
 from seele_verl.checks.command_line import check_have_values, explain
 from seele_verl.checks.preflight import Preflight
 from seele_verl.runs.card import read_run_card
-from seele_verl.runs.checkpoints import check_not_among_later, last_complete_step, step_of
 from seele_verl.runs.log import rows_of
+from seele_verl.runs.resume import final_step, find_start
 from seele_verl.runs.stages import check_stages, refuse_a_second_run_in
 from seele_verl.settings import planned_steps
 from seele_verl.train import (
@@ -70,7 +70,7 @@ def check_command(overrides: list[str]) -> None:
 def _describe_stage(config: DictConfig, preflight: Preflight, overrides: list[str]) -> bool:
     """Return False if the stage has nothing left to do."""
     folder, method = Path(config.trainer.default_local_dir).resolve(), preflight.seele.method
-    step, card = _resume_step(config, folder), read_run_card(folder)
+    step, card = find_start(config), read_run_card(folder)
     changes = describe_changes(card, overrides) if card else ""
     if step is not None and card.get("status") == "finished" and _is_done(config, preflight, folder, step):
         sys.stdout.write(describe_finished(preflight, folder, step, changes))
@@ -87,27 +87,12 @@ def _describe_stage(config: DictConfig, preflight: Preflight, overrides: list[st
     return True
 
 
-def _resume_step(config: DictConfig, folder: Path) -> int | None:
-    """Return the step after which the run would resume, as ``find_start``, which also removes checkpoints."""
-    mode, needed = config.trainer.resume_mode, Path(config.actor_rollout_ref.model.path)
-    if mode == "auto":
-        return last_complete_step(folder)
-    checkpoint = Path(config.trainer.resume_from_path or "").resolve()
-    step = step_of(checkpoint) if mode == "resume_path" else None
-    if step is None or checkpoint.parent == folder:
-        check_not_among_later(folder, -1 if step is None else step, needed=needed)
-    return step
-
-
 def _is_done(config: DictConfig, preflight: Preflight, folder: Path, step: int) -> bool:
     """True if a run that has finished after ``step`` has nothing left to do."""
     if preflight.is_supervised or config.trainer.val_only:
         return False
-    budget = preflight.seele.max_generated_tokens
-    spent = budget is not None and any(
-        row["step"] < step and row.get("tokens/generated_total", 0) >= budget for row in rows_of(folder)
-    )
-    return spent or step >= planned_steps(config, preflight.num_problems)
+    generated = {row["step"]: row.get("tokens/generated_total", 0.0) for row in rows_of(folder)}
+    return step >= final_step(config, generated, total_steps=planned_steps(config, preflight.num_problems))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -52,8 +52,8 @@ from seele_verl.runs.references import has_references, prepare_references
 from seele_verl.runs.resume import (
     checkpoint_to_resume,
     final_step,
-    find_start,
     missed_validation,
+    prepare_start,
     saved_line,
 )
 from seele_verl.runs.scratch import scratch_folder
@@ -148,7 +148,7 @@ def _run_stage(
     folder = Path(config.trainer.default_local_dir).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     damaged = damaged_checkpoints(folder) if config.trainer.resume_mode == "auto" else {}
-    resumed_at = find_start(config)
+    resumed_at = prepare_start(config)
     log = RunLog(folder)
     validates_first: bool = config.trainer.val_before_train
     last_card, dropped = read_run_card(folder), 0
@@ -157,7 +157,8 @@ def _run_stage(
         log.rewind(-1)
     else:
         line = log.rewind(resumed_at, saved_line(checkpoint_to_resume(config, resumed_at)))
-        ends_at = final_step(config, log, total_steps=planned_steps(config, preflight.num_problems))
+        total_steps = planned_steps(config, preflight.num_problems)
+        ends_at = final_step(config, log.generated, total_steps=total_steps)
         if not config.trainer.val_only:
             validates_first = missed_validation(config, line, ends_at=ends_at)
         is_done = resumed_at >= ends_at and not validates_first

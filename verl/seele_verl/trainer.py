@@ -628,7 +628,9 @@ class SeeleTrainer(PPOTrainerSync):
 
     def _end_at_budget(self) -> None:
         """Once enough tokens are generated, make the next step the last, which verl validates and saves."""
-        self.total_training_steps = final_step(self.config, self.log, total_steps=self.total_training_steps)
+        self.total_training_steps = final_step(
+            self.config, self.log.generated, total_steps=self.total_training_steps
+        )
 
     def _validate(self) -> dict[str, float]:
         if not self._training:

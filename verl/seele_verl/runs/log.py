@@ -36,13 +36,9 @@ class RunLog:
     def __init__(self, run: Path) -> None:
         self._run = run
         self._totals = totals_of(run / FIRST_STAGE)
-        self._generated: dict[int, float] = {}
+        self.generated: dict[int, float] = {}
         """Step -> tokens that the run had generated after it, for the steps that have a line."""
         (run / "rollouts").mkdir(parents=True, exist_ok=True)
-
-    def step_that_generated(self, tokens: float) -> int | None:
-        """Return the first step after which the run had generated this many tokens; None if there is none."""
-        return min((step for step, total in self._generated.items() if total >= tokens), default=None)
 
     def rewind(self, step: int, saved: Mapping[str, float] | None = None) -> dict[str, float]:
         """Keep the lines up to ``step`` and drop the rest; totals continue from that step.
@@ -59,7 +55,7 @@ class RunLog:
             kept.append({"step": step} | dict(saved))
         for row in kept:
             self._totals = {name: row.get(f"{name}_total", total) for name, total in self._totals.items()}
-            self._generated[int(row["step"])] = self._totals["tokens/generated"]
+            self.generated[int(row["step"])] = self._totals["tokens/generated"]
         write_atomically(self._run / METRICS, "".join(map(_line, kept)))
         for dump in (self._run / "rollouts").glob("step_*.jsonl"):
             number = dump.stem.removeprefix("step_")
@@ -74,8 +70,8 @@ class RunLog:
 
     def write(self, step: int, row: Mapping[str, float]) -> None:
         """Append a step's line, which already has its totals. A step is written only once."""
-        if step not in self._generated:
-            self._generated[step] = self._totals["tokens/generated"]
+        if step not in self.generated:
+            self.generated[step] = self._totals["tokens/generated"]
             with (self._run / METRICS).open("a") as file:
                 file.write(_line({"step": step} | dict(row)))
 

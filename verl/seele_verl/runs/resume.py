@@ -11,6 +11,7 @@ from seele.report.run_folder import FIRST_STAGE, TRACKER
 from seele_verl.checks.critic_settings import has_critic
 from seele_verl.lora import check_saved_rank
 from seele_verl.runs.checkpoints import (
+    check_not_among_later,
     damage_of,
     damaged_checkpoints,
     drop_all_checkpoints,
@@ -22,7 +23,7 @@ from seele_verl.runs.checkpoints import (
     step_folder,
     step_of,
 )
-from seele_verl.runs.log import METRICS, RunLog, rows_of
+from seele_verl.runs.log import METRICS, rows_of
 
 MODEL = "actor_rollout_ref.model.path"
 
@@ -149,18 +150,18 @@ def saved_line(checkpoint: Path) -> dict[str, float]:
     return line
 
 
-def final_step(config: DictConfig, log: RunLog, *, total_steps: int) -> int:
+def final_step(config: DictConfig, generated: Mapping[int, float], *, total_steps: int) -> int:
     """Return the step that ends the run: the last of the ``total_steps`` planned ones, or the one after the
     step that used up the token budget.
 
     Args:
         config: The run's configuration.
-        log: The run's log, rewound to the checkpoint.
+        generated: Step -> tokens that the run had generated after it.
         total_steps: Number of steps planned for the run.
     """
     budget = config.seele.max_generated_tokens
-    enough = None if budget is None else log.step_that_generated(budget)
-    return total_steps if enough is None else min(total_steps, enough + 1)
+    enough = [step for step, tokens in generated.items() if budget is not None and tokens >= budget]
+    return min([total_steps, *(step + 1 for step in enough)])
 
 
 def is_validation_due(config: DictConfig, step: float, *, ends_at: int) -> bool:
@@ -184,21 +185,36 @@ def missed_validation(config: DictConfig, line: Mapping[str, float], *, ends_at:
 def find_start(config: DictConfig) -> int | None:
     """Return the step after which the run resumes; None if it starts from scratch.
 
-    Later checkpoints are removed from its folder, and the tracker names that step, so that a run that is
-    killed before it saves resumes there again. So are unfinished checkpoints.
+    Raises:
+        ConfigError: The run would remove a checkpoint that holds its base model.
     """
-    trainer, model = config.trainer, Path(OmegaConf.select(config, MODEL))
-    run = Path(trainer.default_local_dir).resolve()
-    if trainer.resume_mode == "disable":
+    run, step = Path(config.trainer.default_local_dir).resolve(), None
+    if config.trainer.resume_mode == "auto":
+        return last_complete_step(run)
+    if config.trainer.resume_mode == "resume_path":
+        checkpoint = Path(config.trainer.resume_from_path).resolve()
+        step = step_of(checkpoint)
+        assert step is not None, "the path was checked"
+        if checkpoint.parent != run:
+            return step
+    check_not_among_later(run, -1 if step is None else step, needed=Path(OmegaConf.select(config, MODEL)))
+    return step
+
+
+def prepare_start(config: DictConfig) -> int | None:
+    """Remove later and unfinished checkpoints from the run folder, and make the tracker name the step after
+    which the run resumes, so that a run that is killed before it saves resumes there again.
+
+    Returns:
+        As ``find_start``.
+    """
+    step, mode, model = find_start(config), config.trainer.resume_mode, Path(OmegaConf.select(config, MODEL))
+    run = Path(config.trainer.default_local_dir).resolve()
+    if mode == "disable":
         drop_all_checkpoints(run, needed=model)
-        return None
-    if trainer.resume_mode == "auto":
-        last = repair_tracker(run)
+    elif mode == "auto":
+        repair_tracker(run)
         drop_unfinished_checkpoints(run, needed=model)
-        return last
-    checkpoint = Path(trainer.resume_from_path).resolve()
-    step = step_of(checkpoint)
-    assert step is not None, "the path was checked"
-    if checkpoint.parent == run:
+    elif step is not None and Path(config.trainer.resume_from_path).resolve().parent == run:
         drop_later_checkpoints(run, step, needed=model)
     return step
