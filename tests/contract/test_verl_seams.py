@@ -518,7 +518,7 @@ def test_a_request_to_stop_during_a_validation_needs_no_other_step(
     trainer.run, trainer.global_steps, trainer._saved_step = tmp_path, 20, saved_step
     trainer.total_training_steps = last_step
     trainer.config = SimpleNamespace(seele=SimpleNamespace(max_generated_tokens=None))
-    trainer.log = SimpleNamespace(write=lambda step, row: done.append("line"))
+    trainer.log = SimpleNamespace(generated={}, write=lambda step, row: done.append("line"))
     trainer.checkpoint_manager = SimpleNamespace(sleep_replicas=lambda: done.append("engines sleep"))
     trainer._save_checkpoint = lambda: done.append("save")
     (tmp_path / "logs").mkdir()
