@@ -13,7 +13,7 @@ import ray
 import torch
 import transfer_queue as tq
 from ray.exceptions import ActorDiedError, ActorUnavailableError, OutOfMemoryError
-from tensordict import NonTensorData, TensorDict
+from tensordict import NonTensorData, NonTensorStack, TensorDict
 
 from seele_verl import queue_watch, rollout_workers
 from seele_verl.queue_watch import watched_queue
@@ -103,3 +103,34 @@ def test_problems_that_may_not_have_reached_their_worker_end_the_run(monkeypatch
     # Ray may say the same of a worker that has died, until it notices.
     monkeypatch.setattr(rollout_workers.ray, "wait", lambda lives, timeout: (lives, []))
     manager.generate_sequences(problems)
+
+
+def test_a_dead_workers_successor_begins_what_is_unfinished_and_a_step_has_few_successors(monkeypatch):
+    given, begun = [], []
+
+    def worker(*_):
+        return SimpleNamespace(
+            live=SimpleNamespace(remote=lambda: "new life"),
+            generate_sequences=SimpleNamespace(remote=lambda chunk: given.append([*chunk["uid"]])),
+        )
+
+    problems = TensorDict({"x": torch.ones(3, 1)}, batch_size=3)
+    problems["uid"] = NonTensorStack("a", "b", "c")
+    problems["instance"] = NonTensorStack(*(SimpleNamespace(instance_id=name) for name in "ABC"))
+    manager = object.__new__(rollout_workers.RoundsManager)
+    manager._step, manager._losses, manager._lives = 7, 0, ["old life", "another"]
+    manager._sent = [[problems], []]
+    manager.agent_loop_workers = [None, "other worker"]
+    manager.agent_loop_workers_class = SimpleNamespace(remote=worker)
+    manager.config = manager.llm_client = manager.teacher_client = manager.reward_loop_worker_handles = None
+    controller = SimpleNamespace(begin_again=SimpleNamespace(remote=begun.append))
+    monkeypatch.setattr(rollout_workers, "connect_controller", lambda: controller)
+    ray = SimpleNamespace(get=lambda value: value, wait=lambda lives, **_: ([lives[0]], lives[1:]))
+    monkeypatch.setattr(rollout_workers, "ray", ray)
+    assert manager.replace_lost_workers({"a", "c", "of another worker"}) == [2]
+    assert (given, begun) == ([["a", "c"]], [["A", "C"]])
+    assert manager._lives == ["new life", "another"] and manager.agent_loop_workers[1] == "other worker"
+    assert manager.replace_lost_workers(()) == [0]
+    assert manager.replace_lost_workers(()) == [0]
+    with pytest.raises(RuntimeError, match="4 rollout workers died in step 7"):
+        manager.replace_lost_workers(())

@@ -312,6 +312,13 @@ def test_the_newest_run_is_the_default_and_not_a_newer_folder(tmp_path: Path, sc
     (tmp_path / "runs" / "Qwen--Qwen2.5-1.5B" / "eval").mkdir(parents=True)
     (tmp_path / "runs" / "notes.txt").touch()
     assert "runs/a\\ run" in command()
+    (tmp_path / "runs" / "z").mkdir()
+    (tmp_path / "runs" / "z" / "resolved.yaml").touch()
+    for order in (("a run", "z"), ("z", "a run")):
+        for seconds, name in enumerate(order, start=1):
+            os.utime(tmp_path / "runs" / name / "resolved.yaml", (seconds, seconds))
+        newest = order[1].replace(" ", "\\ ")
+        assert f"runs/{newest}" in command()
 
 
 def test_eval_of_another_model_leaves_the_runs_own_evaluation_alone(tmp_path: Path) -> None:

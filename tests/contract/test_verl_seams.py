@@ -274,6 +274,45 @@ def test_a_group_that_was_left_behind_and_ended_all_the_same_belongs_to_no_step(
     assert trainer._carried == [8]
 
 
+def test_a_step_without_a_group_to_learn_from_makes_no_update(monkeypatch):
+    from seele_verl import trainer as module
+
+    def update(*_):
+        raise AssertionError("the policy would move by KL and entropy")
+
+    monkeypatch.setattr(module.SeeleTrainer.__base__, "_update_actor", update)
+    for name in ("omega_conf_to_dataclass", "weight_columns", "informative_columns", "keys_with_weight"):
+        monkeypatch.setattr(module, name, lambda *_: [])
+    trainer, learnt, metrics = object.__new__(module.SeeleTrainer), [], {}
+    trainer.config = SimpleNamespace(
+        actor_rollout_ref=SimpleNamespace(actor=None), trainer=SimpleNamespace(device="cuda")
+    )
+    trainer.run, trainer.terms, trainer.failed, trainer._nothing_to_learn = None, (), None, True
+    monkeypatch.setattr(module, "show_life", lambda run: None)
+    trainer._learn = learnt.append
+    batch = SimpleNamespace()
+    assert trainer._update_actor(batch, metrics) is batch
+    assert (metrics, learnt) == ({}, [batch])
+
+
+def test_that_stopping_ended_is_said_once():
+    from seele_verl import trainer as module
+
+    class Credit:
+        stops, false_alarms = True, 0.05
+
+        def take_step(self, visits):
+            self.stops = False
+            return {"u": {0: ["span"]}}
+
+    trainer, said, credit = object.__new__(module.SeeleTrainer), [], Credit()
+    trainer.log, trainer._visits, trainer.global_steps = SimpleNamespace(warn=said.append), {}, 4
+    for _ in range(2):
+        assert trainer._take_credit(credit) == {"u_0_0": ["span"]}
+    [warning] = said
+    assert warning.startswith("warning: step 4: 5.0 % ") and "no longer stopped early" in warning
+
+
 @pytest.mark.parametrize("trained", ["step2-000000", "step2-000002"])
 def test_of_a_problem_that_a_step_began_twice_the_group_that_was_trained_on_counts(monkeypatch, trained):
     from seele_verl import trainer as module
@@ -356,10 +395,11 @@ def test_requests_leave_an_engine_that_the_balancer_is_told_to_remove():
 
 
 def test_every_part_that_learns_is_in_a_checkpoint_and_comes_back(monkeypatch, tmp_path):
-    from contextlib import nullcontext
+    from contextlib import contextmanager, nullcontext
 
     from omegaconf import OmegaConf
 
+    from seele.errors import CheckpointError
     from seele_verl import trainer as module
 
     class Part:
@@ -399,19 +439,39 @@ def test_every_part_that_learns_is_in_a_checkpoint_and_comes_back(monkeypatch, t
     for name in ("_save_checkpoint", "_load_checkpoint"):
         monkeypatch.setattr(module.SeeleTrainer.__base__, name, lambda self: None)
     monkeypatch.setattr(module, "ray", SimpleNamespace(get=lambda value: value))
-    for name in ("recording_files", "reading_data_only"):
-        monkeypatch.setattr(module, name, nullcontext)
+    done, drop = [], module.drop_passing_checkpoints
+
+    @contextmanager
+    def recording_files(folder):
+        yield
+        done.append("is on the disk")
+
+    def drop_passing_checkpoints(*args, **kwargs):
+        done.append("others go")
+        drop(*args, **kwargs)
+
+    monkeypatch.setattr(module, "recording_files", recording_files)
+    monkeypatch.setattr(module, "drop_passing_checkpoints", drop_passing_checkpoints)
+    monkeypatch.setattr(module, "reading_data_only", nullcontext)
     monkeypatch.setattr(module, "checkpoint_to_resume", lambda *_: module.step_folder(tmp_path, 3))
     states = {name: {"learnt": name} for name in learning}
     trainer, _ = trainer_with(states)
+    trainer._carried = [5, 3]
     for step in (1, 2):
         (module.step_folder(tmp_path, step) / "seele").mkdir(parents=True)
     module.mark_passing(module.step_folder(tmp_path, 1))
     trainer._save_checkpoint()
     assert saved_steps(tmp_path) == [2, 3], "step 1 was saved for the age of the one before"
-    resumed, parts = trainer_with({name: {"learnt": ""} for name in learning})
+    assert done == ["is on the disk", "others go"]
+    nothing = {name: {"learnt": ""} for name in learning}
+    resumed, parts = trainer_with(nothing)
     resumed._load_checkpoint()
     assert {name: part.state for name, part in parts.items()} == states
+    assert resumed._carried == [5, 3]
+    other, parts = trainer_with(nothing)
+    other.controller.load_state_dict.remote = lambda state: None
+    with pytest.raises(CheckpointError, match="another method or other settings"):
+        other._load_checkpoint()
 
 
 @pytest.mark.parametrize(("step", "last", "stops"), [(1, 0, True), (4, 3, True), (5, 4, False)])

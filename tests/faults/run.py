@@ -8,8 +8,9 @@ the run then does is compared with the same run in one piece.
         hardware=cpu trainer.save_freq=1 trainer.total_training_steps=28 trainer.test_freq=-1
 
 Prints a row for each fault, what the run did differently from the one in one piece, and what was left behind;
-ends with status 1 if anything was. Other runs on the machine that start in between count as left behind.
-The next fault comes once two steps have been trained after the one before, up to SPREAD seconds later.
+ends with status 1 if anything was, or if a fault met no process. Other runs on the machine that start in
+between count as left behind. The next fault comes once two steps have been trained after the one before, up
+to SPREAD seconds later.
 """
 
 import argparse
@@ -187,8 +188,9 @@ def compare(whole: Path, run: Path) -> list[str]:
 
 
 def is_same(row: Sequence[str]) -> bool:
-    """True if a row of ``compare`` says that the run has all of the run in one piece."""
-    return row[1] == "yes" and all(len(set(cell.split(" of "))) == 1 for cell in row[2:])
+    """True if a row of ``compare`` says that the run has all of the run in one piece, which is something."""
+    counts = [cell.split(" of ") for cell in row[2:]]
+    return row[1] == "yes" and all(same == total != "0" for same, total in counts)
 
 
 def processes(out: Path) -> set[psutil.Process]:
@@ -256,7 +258,10 @@ def main() -> None:
     left = sorted(map(str, temporary_files() - before - by_itself))
     sys.stdout.write(f"left behind: {len(runs)} processes; {len(left)} temporary files {left[:5]}\n")
     sys.stdout.write(f"left behind by the run in one piece: {sorted(map(str, by_itself))[:5]}\n")
-    if runs or left or not all(map(is_same, compared)):
+    missed = options.runs * options.faults - len(faults)
+    if missed:
+        sys.stdout.write(f"{missed} faults met no process: the run had ended, or no process has that name\n")
+    if runs or left or missed or not all(map(is_same, compared)):
         sys.exit(1)
 
 

@@ -4,8 +4,9 @@
     python tests/faults/surroundings.py --out runs/disk --cases "full disk"
 
 Each case is a run that goes on by itself, or by the same command once there is room again, and is compared
-with a run in one piece; the status is 1 if anything differs or is left behind. A full disk needs root (it
-mounts a file system of its own), a limit on memory needs writable control groups, version 1 or 2.
+with a run in one piece; the status is 1 if anything differs or is left behind, or if the fault did not come.
+A full disk needs root (it mounts a file system of its own), a limit on memory needs writable control groups,
+version 1 or 2.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from run import JOB, SETTLE_S, compare, is_same, processes, start, temporary_files, wait_for
+from run import COMPARED, JOB, SETTLE_S, compare, is_same, processes, start, temporary_files, wait_for
 
 from seele.maths.tables import markdown_table
 from seele_verl.runs.checkpoints import saved_steps, step_folder
@@ -51,6 +52,8 @@ def full_disk(run: Path, overrides: Sequence[str], whole: Path) -> str:
     error, saved = last_error(run), saved_steps(run)
     subprocess.run(["mount", "-o", "remount,size=4g", str(run)], check=True)
     again = go(run, overrides).wait()
+    if not status or again:
+        raise SystemExit(f"statuses {status} and {again}: the disk was not full, or its run did not go on")
     return f"status {status}, whole checkpoints {saved}: {error}; with room: status {again}"
 
 
@@ -61,9 +64,11 @@ def memory_limit(run: Path, overrides: Sequence[str], whole: Path) -> str:
         group.leave()
         wait_for(lambda: last_step(run) >= 3, process)
         group.limit()
-        wait_for(lambda: "; restart 1" in run.with_suffix(".log").read_text(), process)
+        restarted = wait_for(lambda: "; restart 1" in run.with_suffix(".log").read_text(), process)
         group.free()
         status = process.wait()
+    if not restarted:
+        raise SystemExit(f"status {status}: the limit on memory killed nothing")
     return f"{last_error(run)}; status {status}"
 
 
@@ -161,7 +166,7 @@ def main() -> None:
         rows.append([case, *compared[0][1:], happened])
         sys.stdout.write(" | ".join(rows[-1]) + "\n")
         sys.stdout.flush()
-    heads = ["case", "each step once", "problems", "first hints", "hints", "responses", "states"]
+    heads = ["case", "each step once", "problems", *COMPARED, "states"]
     sys.stdout.write(f"\n{markdown_table([*heads, 'what happened'], rows)}\n")
     time.sleep(SETTLE_S)
     runs, left = processes(options.out.resolve()) - others, sorted(map(str, temporary_files() - before))

@@ -82,8 +82,10 @@ def test_damage_elsewhere_is_named_and_nothing_is_changed(tmp_path, damage):
     path = tmp_path / "predictions.jsonl"
     head, line = path.read_text().splitlines()
     path.write_text(f"{head}\n{damage}\n{line}\n")
+    before = path.read_bytes()
     with pytest.raises(CheckpointError, match="line 2 is damaged"):
         Ledger(tmp_path, CONDITIONS)
+    assert path.read_bytes() == before
 
 
 def test_a_file_without_conditions_is_not_gone_on_from(tmp_path):
@@ -315,13 +317,16 @@ def test_the_environment_says_which_gpus_there_are(monkeypatch):
 
 def test_a_process_ends_when_its_standard_input_does():
     program = (
-        "import time; from seele_eval import command; command.end_with_standard_input(); time.sleep(600)"
+        "import time; from seele_eval import command; command.end_with_standard_input(); "
+        "print('ready', flush=True); time.sleep(600)"
     )
-    process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE)
-    time.sleep(0.1)
-    assert process.poll() is None
-    process.stdin.close()
-    assert process.wait(timeout=60) == 1
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen([sys.executable, "-c", program], text=True, **pipes) as process:
+        assert process.stdout.readline() == "ready\n"
+        assert process.poll() is None
+        process.stdin.close()
+        assert process.wait(timeout=60) == 1
+        assert process.stderr.read() == ""
 
 
 # --- How far an evaluation is: rate, time left, one line or many

@@ -1024,24 +1024,30 @@ def test_what_hydra_cannot_compose_is_said_in_one_line(override, message):
             "error: trainer.save_frequency: unknown key (did you mean 'save_freq'?)",
         ),
         ("--steps=3", "error: --steps=3: no such option; settings are written NAME=VALUE, such as "),
-        pytest.param(
-            "hardware=gpu8",
-            "error: trainer.device: 'cuda', but torch sees no GPU",
-            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU"),
-        ),
     ],
 )
-def test_a_refused_run_leaves_nothing_behind(tmp_path, model, override, message):
+def test_a_refused_run_leaves_nothing_behind(monkeypatch, capsys, tmp_path, model, override, message):
+    monkeypatch.chdir(tmp_path)
+    command = ["seele train", "method=seele", "hardware=cpu", "job=tiny", override]
+    command += [f"actor_rollout_ref.model.path={model}", f"trainer.default_local_dir={tmp_path / 'run'}"]
+    monkeypatch.setattr("sys.argv", command)
+    with pytest.raises(SystemExit) as ended:
+        train.main()
+    said = capsys.readouterr().err
+    assert ended.value.code == 2 and said.startswith(message) and said.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_the_command_refuses_a_gpu_that_is_not_there_and_leaves_nothing_behind(tmp_path, model):
     import subprocess
     import sys
 
-    run = tmp_path / "run"
-    command = [str(Path(sys.executable).parent / "seele"), "train", "method=seele"]
-    command += [] if override.startswith("hardware=") else ["hardware=cpu", "job=tiny"]
-    command += [f"actor_rollout_ref.model.path={model}", override, f"trainer.default_local_dir={run}"]
+    command = [str(Path(sys.executable).parent / "seele"), "train", "method=seele", "hardware=gpu8"]
+    command += [f"actor_rollout_ref.model.path={model}", f"trainer.default_local_dir={tmp_path / 'run'}"]
     result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    assert result.returncode == 2
-    assert result.stderr.startswith(message) and result.stderr.count("\n") == 1
+    assert result.returncode == 2 and result.stderr.count("\n") == 1
+    assert result.stderr.startswith("error: trainer.device: 'cuda', but torch sees no GPU")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -1082,6 +1088,21 @@ def test_what_the_system_refuses_is_one_line_and_may_be_a_fault(monkeypatch, cap
         train.main()
     assert ended.value.code == 1  # once the run has begun, it is restarted
     assert capsys.readouterr().err == "error: [Errno 13] Permission denied: 'run/.lock'\n"
+
+
+def test_ctrl_c_without_a_supervisor_says_where_the_run_is(monkeypatch, capsys, tmp_path):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train, "run", interrupt)
+    (tmp_path / "metrics.jsonl").write_text('{"step": 7}\n')
+    arguments = ["method=grpo", "hardware=cpu", "job=tiny", f"trainer.default_local_dir={tmp_path}"]
+    monkeypatch.setattr("sys.argv", ["seele train", *arguments, "trainer.max_restarts=0"])
+    with pytest.raises(SystemExit) as ended:
+        train.main()
+    assert ended.value.code == 130
+    said = "interrupted after step 7. No checkpoint yet: the same command starts again\n"
+    assert capsys.readouterr().err == said
 
 
 # A check alone

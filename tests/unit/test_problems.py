@@ -579,6 +579,16 @@ def test_what_cannot_be_done_ends_with_one_line(problems, capsys, arguments, com
     assert complaint in capsys.readouterr().err and file.read_bytes() == before
 
 
+def test_cleaned_copies_of_one_name_would_overwrite_each_other(problems, tmp_path, capsys):
+    file, _ = problems
+    other, clean = tmp_path / "other" / file.name, tmp_path / "clean"
+    other.parent.mkdir()
+    other.write_bytes(file.read_bytes())
+    assert run(file, other, "--benchmarks", "gsm8k", "--remove", clean) == 2
+    assert "would overwrite each other; run once per file" in capsys.readouterr().err
+    assert not clean.exists()
+
+
 def test_a_file_that_is_not_there_is_named_before_any_benchmark_is_fetched(tmp_path, capsys):
     assert main([str(tmp_path / "nowhere.parquet"), "--data-dir", str(tmp_path / "no benchmarks")]) == 2
     assert "nowhere.parquet: no such file; expected parquet files" in capsys.readouterr().err

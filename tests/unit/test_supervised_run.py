@@ -460,14 +460,14 @@ def test_what_is_due_is_what_a_test_step_saved_and_nobody_measured(tmp_path):
 def measure(tmp_path):
     """Measure the models of a trained run in ``tmp_path``, and return what the terminal shows."""
 
-    def run(*, test_freq, keep, logger=("console",)):
+    def run(*, test_freq, keep, logger=("console",), status=0):
         lines = [
             {"step": step, "metrics": {"val/accuracy/a/b": 0.5}, "warning": f"warning: step {step}\n"}
             for step in (0, 4)
         ]
         said = "".join(json.dumps(line) + "\n" for line in lines)
         python = tmp_path / "python"
-        python.write_text(f"#!/bin/sh\ncat <<'END'\n{said}END\n")
+        python.write_text(f"#!/bin/sh\ncat <<'END'\n{said}END\nexit {status}\n")
         python.chmod(0o755)
         trainer = {"val_before_train": True, "test_freq": test_freq, "max_actor_ckpt_to_keep": keep}
         trainer |= {"project_name": "project", "experiment_name": "run", "logger": list(logger)}
@@ -485,6 +485,18 @@ def test_a_supervised_run_warns_of_its_last_model_alone(tmp_path, measure):
     assert said.splitlines()[-1] == "warning: step 4" and "step 0\n" not in said
     assert (tmp_path / "logs" / "warnings.log").read_text() == "warning: step 4\n"
     assert [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").open()] == [0, 4]
+
+
+def test_a_supervised_run_whose_evaluation_fails_keeps_its_checkpoints(tmp_path, measure):
+    for step in (2, 4):
+        weights = tmp_path / f"global_step_{step}" / "huggingface" / "model.safetensors"
+        weights.parent.mkdir(parents=True)
+        weights.touch()
+    with pytest.raises(RuntimeError, match=r"the evaluation of \['base', .*failed"):
+        measure(test_freq=2, keep=1, status=3)
+    assert {folder.name for folder in tmp_path.glob("global_step_*")} == {"global_step_2", "global_step_4"}
+    measure(test_freq=2, keep=1)
+    assert not (tmp_path / "global_step_2").exists()
 
 
 @pytest.mark.parametrize(

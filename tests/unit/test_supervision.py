@@ -472,6 +472,7 @@ def test_the_harness_of_faults_finds_what_differs_or_stays(tmp_path):
     assert run["is_same"](["run_0", "yes", "20 of 20", "7 of 7"])
     assert not run["is_same"](["run_0", "no", "20 of 20", "7 of 7"])
     assert not run["is_same"](["run_0", "yes", "20 of 20", "6 of 7"])
+    assert not run["is_same"](["run_0", "yes", "20 of 20", "0 of 0"])
     before = run["processes"](tmp_path)
     sleeps = [sys.executable, "-c", "import time; time.sleep(600)", "-m", "seele.reward.worker", "x"]
     with subprocess.Popen(sleeps) as left:
