@@ -116,6 +116,7 @@ def _scores(evaluation: Evaluation) -> str:
             ("grader", "grader"),
             ("answers", "answers in"),
             ("after_thinking", "after the thoughts only:"),
+            ("truncated_is_wrong", "truncated is wrong:"),
             ("seed", "seed"),
         )
         if key in said

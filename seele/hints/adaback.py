@@ -1,20 +1,32 @@
-"""AdaBack (arXiv:2506.18110): a random search for the shortest prefix from which a problem is solved."""
+"""AdaBack (arXiv:2506.18110): a random search for the shortest prefix from which a problem is solved.
+
+The rule is that of one of its authors' code (docs/methods/adaback.md).
+"""
 
 from collections.abc import Sequence
+from statistics import fmean
 from typing import ClassVar
 
 from seele.hints.contract import check_number
 from seele.hints.outcomes import RememberingController
+from seele.records import State
+from seele.saved_state import read_ratio, read_section, read_value
+
+ALPHA = 0.8
+"""Weight of the old value in the moving average m."""
+LONGEST = 0.9
+"""High end of the interval of a problem's first visit."""
 
 
 class AdaBackController(RememberingController):
-    """Each problem has an interval of hint ratios, at first [0, 1], from which every round draws.
+    """Each problem has an interval of hint ratios, from which every round draws.
 
-        success   [low, high] <- [0, p]       p is the ratio used
-        failure   [low, high] <- [p, high]
+        first visit   [low, high] <- [m, 0.9]
+        success       [low, high] <- [0, p]       p is the ratio used
+        failure       [low, high] <- [p, high]
 
-    All legal ratios in the interval are equally likely; if there are none, the next longer one is used. If a
-    failure leaves no room in the interval, it becomes [p, 1]; otherwise hints could never grow again.
+    m begins at 0, and each step moves it: m <- 0.8 m + 0.2 (mean low of the problems that it visited).
+    All legal ratios in the interval are equally likely; if there are none, the next longer one is used.
 
     Args:
         seed: Seeds the draws.
@@ -22,25 +34,61 @@ class AdaBackController(RememberingController):
     """
 
     name: ClassVar[str] = "adaback"
-    start = (0.0, 1.0)
+    version: ClassVar[int] = 2
+    start = (0.0, LONGEST)
+    sections = (*RememberingController.sections, "mean_low", "lows")
 
     def __init__(self, *, seed: int = 0, threshold: float = 0.5) -> None:
         super().__init__(seed=seed)
         self._threshold = check_number("threshold", threshold, at_most=1.0)
+        self._mean_low = 0.0
+        self._lows: dict[str, float] = {}
+        """Low ends of the problems that the step has visited."""
+
+    def remembered(self, instance_id: str) -> tuple[float, ...]:
+        """The problem's interval."""
+        return self._memory.get(instance_id, (min(self._mean_low, LONGEST), LONGEST))
+
+    def begin_step(self, step: int) -> None:
+        """Set the clock, and move m by the step before."""
+        super().begin_step(step)
+        if self._lows:
+            self._mean_low = ALPHA * self._mean_low + (1.0 - ALPHA) * fmean(self._lows.values())
+            self._lows = {}
 
     def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
         """See ``Controller``."""
         visit = self._beginning(instance_id, round_index).visit
         low, high = self.remembered(instance_id)
-        # A new solution may end its steps elsewhere: none between 0 and high, and hints could never grow.
-        high = min((ratio for ratio in legal_ratios if ratio >= high), default=max(legal_ratios))
         longer = [ratio for ratio in legal_ratios if ratio >= low] or [max(legal_ratios)]
         inside = [ratio for ratio in longer if ratio <= high] or [min(longer)]
         return self._random(instance_id, visit, round_index=round_index).choice(inside)
+
+    def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
+        """See ``Controller``.
+
+        Raises:
+            ValueError: If the outcome is impossible.
+        """
+        super().observe(
+            instance_id, hint_ratio=hint_ratio, num_correct=num_correct, num_rollouts=num_rollouts
+        )
+        self._lows[instance_id] = self.remembered(instance_id)[0]
 
     def moved(self, memory: tuple[float, ...], hint_ratio: float, accuracy: float) -> tuple[float, ...]:
         """See ``RememberingController``."""
         _, high = memory
         if accuracy >= self._threshold:
             return 0.0, hint_ratio
-        return hint_ratio, high if high > hint_ratio else 1.0
+        return hint_ratio, max(hint_ratio, high)
+
+    def state_dict(self) -> State:
+        """See ``Controller``."""
+        return {**super().state_dict(), "mean_low": self._mean_low, "lows": dict(sorted(self._lows.items()))}
+
+    def load_state_dict(self, state: State) -> None:
+        """See ``Controller``. Settings are not part of the state: this controller keeps its own."""
+        self._check_sections(state)
+        mean_low, lows = read_value(state, "mean_low", read_ratio), read_section(state, "lows", read_ratio)
+        super().load_state_dict(state)
+        self._mean_low, self._lows = mean_low, lows

@@ -22,6 +22,8 @@ class RememberingController(ScheduledController):
 
     start: tuple[float, ...]
     """The numbers of a problem without outcomes."""
+    sections: ClassVar[tuple[str, ...]] = ("step", "beginnings", "memory")
+    """Sections of the saved state."""
 
     def __init__(self, *, seed: int = 0) -> None:
         super().__init__(seed=seed)
@@ -51,8 +53,7 @@ class RememberingController(ScheduledController):
 
     def load_state_dict(self, state: State) -> None:
         """See ``Controller``. Settings are not part of the state: this controller keeps its own."""
-        header = state_header(self.name, self.version)
-        check_state(state, header=header, sections=("step", "beginnings", "memory"))
+        self._check_sections(state)
         memory = read_section(state, "memory", self._read_numbers)
         self._load_clock(state)
         self._memory = memory
@@ -61,6 +62,9 @@ class RememberingController(ScheduledController):
         """See ``Controller``: also the mean of each problem's last number."""
         last = [numbers[-1] for numbers in self._memory.values()]
         return {**super().metrics(), **({"mean_rate": fmean(last)} if last else {})}
+
+    def _check_sections(self, state: State) -> None:
+        check_state(state, header=state_header(self.name, self.version), sections=self.sections)
 
     def _read_numbers(self, value: Any) -> tuple[float, ...]:
         numbers = tuple(map(read_ratio, value))

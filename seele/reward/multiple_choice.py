@@ -6,9 +6,9 @@ Options are lettered A to J. The first of these rules that finds an option appli
 2. the text of an option, ignoring blanks, ``$``, ``\text{}``, the backslash of ``\%``, the braces of
    ``6{,}000`` and a full stop, and ignoring case if that leaves one option (the genotypes Rr and RR are
    different options);
-3. a label and its text: ``C. Paris``, ``(C) Paris``, ``C Paris``. If the words are the text of another
-option,
-   begin with "and" or "or", or contain another label as in ``(A), (C)``, the answer names no option;
+3. a label and its text: ``C. Paris``, ``(C) Paris``, ``C Paris``, ``C (Paris)``, ``C, Paris``, ``C = Paris``,
+   ``C - Paris``. If the words are the text of another option, begin with "and" or "or", or contain another
+   label as in ``(A), (C)``, the answer names no option;
 4. the last sentence that says ``answer is C`` or ``answer: C``; no option if it continues with ``or D``.
 
 A number from 1 is also a label. It applies before rule 2 only if the reference answer is a number (22
@@ -36,8 +36,10 @@ _PREFIX = re.compile(
     r"^(?:(?:the\s+)?(?:correct\s+|final\s+)?(?:answer|option|choice)(?:\s+is)?\s*:?\s*)", re.I
 )
 _LABEL = re.compile(r"\(?([A-Ja-j]|10|[1-9])\)?[.:]?")
-_LABEL_AND_TEXT = re.compile(r"(?:\(([A-J])\)|([A-J])[.:)]|([A-J])(?=\s))(?:[\s:,]|-\s)*(.*)")
-_NUMBER_AND_TEXT = re.compile(r"(?:\((10|[1-9])\)|(10|[1-9])[.:)](?=\s)|([1-9])(?=\s))(?:[\s:,]|-\s)*(.*)")
+_BETWEEN = r"(?:[\s:,=\u2013\u2014]|-\s)*"  # en or em dash; a hyphen may be a minus
+_LABEL_AND_TEXT = re.compile(rf"(?:\(([A-J])\)|([A-J])[.:)]|([A-J])(?=[\s,=\u2013\u2014]|-\s)){_BETWEEN}(.*)")
+_NUMBER_AND_TEXT = re.compile(rf"(?:\((10|[1-9])\)|(10|[1-9])[.:)](?=\s)|([1-9])(?=\s)){_BETWEEN}(.*)")
+_IN_BRACKETS = re.compile(r"\((.*)\)")
 _SEVERAL = re.compile(r"(?:and|or|&|/)(?:\s|$)", re.I)
 # Labels among the words after a label. P(A) is not one, and a full stop after a letter may end a sentence.
 _OTHER_LETTER = re.compile(r"(?<!\w)\([A-J]\)|(?<![\w(])[A-J](?:\)|[.:](?=\s))|^[A-J]$")
@@ -96,6 +98,8 @@ def _find(text: str, texts: Sequence[str], *, numbered: bool) -> int | None:
     if labelled:
         bracketed, delimited, spaced, words = labelled.groups()
         meant = _meant(_bare(words), texts)
+        if meant is None and (inside := _IN_BRACKETS.fullmatch(_bare(words))):
+            meant = _meant(inside[1], texts)
         if meant is not None or not spaced:
             label = _label(bracketed or delimited or spaced, len(texts))
             others = (_OTHER_NUMBER if numbered else _OTHER_LETTER).findall(_bare(words))

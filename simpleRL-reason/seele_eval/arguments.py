@@ -46,7 +46,8 @@ class Arguments:
     seed: int = 0
     grader: str = "mathruler"
     answers: str | None = None
-    after_thinking: bool = False
+    after_thinking: bool | None = None
+    truncated_is_wrong: bool | None = None
     graders: int = 2
     concurrency: int = 64
     data_parallel: int | None = None
@@ -144,8 +145,16 @@ def _add_how(group: argparse._ArgumentGroup) -> None:
         help="where to look for an answer: in a box; in a box or, without one, in the last 'answer is ...' "
         "or number (default with --template chat); or wherever Math-Verify finds it in the text",
     )
+    as_trained = "(default with --run, on its own validation files: as in training)"
     group.add_argument(
-        "--after-thinking", action="store_true", help="only the text after the last </think> counts"
+        "--after-thinking",
+        action=argparse.BooleanOptionalAction,
+        help=f"only the text after the last </think> counts {as_trained}",
+    )
+    group.add_argument(
+        "--truncated-is-wrong",
+        action=argparse.BooleanOptionalAction,
+        help=f"a response that hits the length limit is wrong, whatever it says {as_trained}",
     )
 
 

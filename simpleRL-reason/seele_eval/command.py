@@ -8,11 +8,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import NoReturn, TextIO
 
-from seele.data.storage.files import nearest_existing
-from seele.errors import ConfigError, SeeleError
+from seele.errors import SeeleError
 
 
 def run_command(command: Callable[[], str]) -> int:
@@ -32,15 +30,6 @@ def run_command(command: Callable[[], str]) -> int:
         return 130
     sys.stdout.write(text)
     return 0
-
-
-def check_folder(out: Path) -> None:
-    """Raise ``ConfigError`` unless ``--out`` is a folder or a path where one can be made."""
-    there = nearest_existing(out)
-    if not there.is_dir():
-        raise ConfigError(
-            f"--out {out}: {there} is a file; expected a folder, or a path where one can be made"
-        )
 
 
 def end_with_standard_input() -> None:

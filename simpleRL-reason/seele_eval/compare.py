@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from seele.data.storage.files import write_atomically
+from seele.data.storage.files import check_writable, write_atomically
 from seele.errors import CheckpointError, DataError
 from seele.maths.irt import Array
 from seele.report.charts import shortened
-from seele_eval.command import check_folder, run_command
+from seele_eval.command import run_command
 from seele_eval.conditions import differing
 from seele_eval.estimates import (
     Estimate,
@@ -115,6 +115,7 @@ def compare(first: Path, second: Path) -> Comparison:
     differences: dict[str, Estimate] = {}
     rows, attempted, left_out = [], [], []
     # A benchmark's first temperature counts in the averages, as in A's scores.
+    first_of_each = {key[0]: key for key in reversed([*(order or sorted(groups_a))])}
     common = sorted(groups_a.keys() & groups_b.keys())
     for key in [each for each in order if each in common] if order else common:
         whole, amiss = _pair(groups_a[key], groups_b[key])
@@ -124,7 +125,8 @@ def compare(first: Path, second: Path) -> Comparison:
             accuracies_N2 = np.array([(accuracy_of(a), accuracy_of(b)) for a, b in pairs])
             rows.append(_difference(*key, accuracies_N2))
             attempted += _attempts(*key, pairs)
-            differences.setdefault(key[0], rows[-1].difference)
+            if key == first_of_each[key[0]]:
+                differences[key[0]] = rows[-1].difference
     if not rows:
         raise DataError(
             f"{first} and {second} have no problem at the same temperature in common; they hold (benchmark, "
@@ -304,7 +306,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _write(comparison: Comparison, out: Path | None) -> str:
     if out is not None:
-        check_folder(out)
+        check_writable(out, is_folder=True)
         conditions = zip("AB", comparison.conditions, strict=True)
         stated = "".join(
             conditions_list(each).replace("Conditions", f"Conditions of {name}") for name, each in conditions

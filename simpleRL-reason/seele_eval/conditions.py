@@ -44,6 +44,7 @@ UNLESS_RECORDED: Mapping[str, Any] = {
     "chat": describe_chat(Chat(ask="")),
     "answers": BOX,
     "after_thinking": False,
+    "truncated_is_wrong": False,
     "dtype": "auto",
     # the earlier name of dtype, which did nothing on a CPU
     "gpu_dtype": "auto",

@@ -57,13 +57,13 @@ def effective_sample_size(problem_accuracies: Sequence[float], *, samples: int) 
         n_eff = p(1-p) n / Var(problem accuracies), within [n, n * samples]
 
     Samples of one problem are correlated, so they count for less than samples of different problems. One
-    sample per problem gives exactly n.
+    sample per problem gives exactly n, and so do problems that are all always right or all never.
     """
     num_problems = len(problem_accuracies)
     mean = fmean(problem_accuracies)
     between = pvariance(problem_accuracies)
     if between == 0:
-        return num_problems
+        return num_problems * samples if 0 < mean < 1 else num_problems
     return min(max(mean * (1 - mean) * num_problems / between, num_problems), num_problems * samples)
 
 

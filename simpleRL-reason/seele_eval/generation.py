@@ -5,9 +5,10 @@ prompts as token ids and responses as records; it knows nothing of benchmarks or
 only when there is something to generate, after all checks of the user's input.
 """
 
+import contextlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,21 @@ def find_settings(model: Path) -> list[Path]:
     """The files of a Hugging Face folder, besides its weights, on which prompts and responses depend."""
     patterns = _SETTINGS if (model / "tokenizer.json").is_file() else (*_SETTINGS, *_VOCABULARY)
     return sorted({file for pattern in patterns for file in model.glob(pattern)})
+
+
+Stamps = Mapping[Path, tuple[int, ...] | None]
+"""Inode, size and time of files, which differ once a file is replaced; None for a missing one."""
+
+
+def stamp(files: Iterable[Path]) -> Stamps:
+    """Return the stamps of these files now."""
+    stamps: dict[Path, tuple[int, ...] | None] = {}
+    for file in files:
+        stamps[file] = None
+        with contextlib.suppress(FileNotFoundError):
+            status = file.stat()
+            stamps[file] = (status.st_ino, status.st_size, status.st_mtime_ns)
+    return stamps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,7 +62,7 @@ class FoundAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Where to look for the answer in a response."""
+    """Where to look for the answer in a response, and which responses are not read."""
 
     answers: str = BOX
     """One of ``ANSWERS``."""
@@ -70,6 +70,8 @@ class Reading:
     """True if only the text after ``</think>`` counts."""
     begun: bool = False
     """True if the prompt ends with ``<think>``."""
+    truncated_is_wrong: bool = False
+    """True if a response that hit the length limit is wrong, whatever it says."""
 
     def counted(self, text: str) -> str | None:
         """Return the part of a response that counts; None if its thoughts never end."""

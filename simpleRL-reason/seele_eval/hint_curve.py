@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from seele.data.storage.files import write_atomically
+from seele.data.storage.files import check_writable, write_atomically
 from seele.data.storage.schema import read_problems
 from seele.errors import DataError
 from seele.records import Chat, GradeReason, Instance
@@ -25,7 +25,7 @@ from seele.rollout.sampling import rollout_seed
 from seele.rollout.templates import NO_CHAT
 from seele.rollout.unanswered import Graded, find_unanswered, warn_of_unanswered
 from seele_eval.arguments import add_sampling, advise, parse_sampling, positive
-from seele_eval.command import check_folder, exit_quietly, run_command
+from seele_eval.command import exit_quietly, run_command
 from seele_eval.conditions import describe_chat, installed_versions
 from seele_eval.estimates import effective_sample_size, wilson_interval
 from seele_eval.generation import EngineSettings, complete_here, find_model, find_weights
@@ -120,7 +120,7 @@ def measure(options: argparse.Namespace) -> list[Point]:
     """Generate and grade every problem with every hint length, and warn where most responses lack an answer
     or an end.
     """
-    check_folder(options.out)
+    check_writable(options.out, is_folder=True)
     problems = choose_problems(options.problems, steps=options.steps, limit=options.limit)
     if options.steps is None:
         options.steps = len(problems[0].steps)

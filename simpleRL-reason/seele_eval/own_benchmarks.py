@@ -8,6 +8,8 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from seele.config.build import from_mapping
 from seele.data.sources import OpenSplit, SourceSettings, open_split
 from seele.data.sources.reference import HubReference, beside, parse_reference
@@ -117,7 +119,7 @@ def _of_file(spec: str, path: Path) -> Benchmark:
         judge, version = _own_judge(f"{spec}.judge", beside(path.parent, settings.judge))
     return Benchmark(
         open=partial(_open, beside(path.parent, settings.reference), settings.split),
-        read=read_columns(settings.columns),
+        read=read_columns(settings.columns, judged_one_by_one=settings.judge is None),
         rows=settings.rows,
         extract=extract_option if settings.columns.options else extract_boxed,
         judge=judge,
@@ -158,7 +160,7 @@ def _own_judge(key: str, spec: str) -> tuple[Judge, str]:
             raise DataError(
                 f"{where_in(function, error)}: problem {problem.instance_id}: {type(error).__name__}: {error}"
             ) from error
-        if right not in (True, False):
+        if not isinstance(right, int | np.bool_) or right not in (True, False):
             raise DataError(
                 f"{where(function)}: problem {problem.instance_id}: a judge must return True or False, "
                 f"got {right!r}"

@@ -9,7 +9,7 @@ from typing import Any
 
 from seele.config.build import from_mapping
 from seele.config.settings import RewardConfig
-from seele.data.storage.files import file_sha256
+from seele.data.storage.files import check_writable, file_sha256
 from seele.errors import ConfigError
 from seele.plugins import absolute, files_of
 from seele.records import Chat
@@ -20,7 +20,6 @@ from seele.rollout.sampling import rollout_seed
 from seele.rollout.templates import CHAT, NO_CHAT, absolute_template, check_template, template_text
 from seele_eval.arguments import MAX_TOKENS, Arguments, check_chat, merge_chat
 from seele_eval.benchmarks import BENCHMARKS, GROUPS
-from seele_eval.command import check_folder
 from seele_eval.conditions import (
     RunDefaults,
     describe_chat,
@@ -28,7 +27,15 @@ from seele_eval.conditions import (
     merged_checkpoint,
     read_run_defaults,
 )
-from seele_eval.generation import EngineSettings, complete_here, find_model, find_settings, find_weights
+from seele_eval.generation import (
+    EngineSettings,
+    Stamps,
+    complete_here,
+    find_model,
+    find_settings,
+    find_weights,
+    stamp,
+)
 from seele_eval.grading import (
     BOX,
     BOX_OR_LAST,
@@ -49,6 +56,12 @@ from seele_eval.sources import Task, load_benchmark, load_problem_file
 
 DEFAULT_TEMPLATE = "r1_zero"
 """The paper's template (arXiv:2509.06923, section 5.1)."""
+
+_FROM_VALIDATION = {
+    "after_thinking": "only the text after </think> counts",
+    "truncated_is_wrong": "a response that hits the length limit is wrong",
+}
+"""Settings in ``seele.reward`` of what counts of a response, which have options of the same names."""
 
 OF_ENGINE = ("revision", "data_parallel", "tensor_parallel", "gpu_memory_share", "dtype")
 """Arguments that a server ignores."""
@@ -89,6 +102,8 @@ class Plan:
     """Further inputs of the template ``chat``."""
     reward: RewardConfig
     """The grader and its limits."""
+    stamps: Stamps
+    """Stamps of the model's files from before they were hashed; empty for a server."""
 
 
 def make_plan(arguments: Arguments) -> Plan:
@@ -117,11 +132,12 @@ def make_plan(arguments: Arguments) -> Plan:
     stop = _choose_stop(arguments, trained, template)
     check_chat(template, arguments.chat)
     chat = merge_chat(trained.chat if trained else NO_CHAT, arguments.chat)
-    reading = _choose_reading(arguments, template, chat)
+    reading = _choose_reading(arguments, defaults, template, chat)
     reward = _choose_reward(arguments, defaults, reading)
     grader = _describe_grader(reward)
     tasks = choose_tasks(arguments, defaults)  # may wait for the hub
     _check_judges(tasks, reward.grader)
+    stamps = stamp(_model_files(model, arguments))
     return Plan(
         name=arguments.name or (_runs_own(arguments) or Path(model)).name,
         out=out,
@@ -140,11 +156,13 @@ def make_plan(arguments: Arguments) -> Plan:
             **grader,
             "answers": reading.answers,
             "after_thinking": reading.after_thinking,
+            "truncated_is_wrong": reading.truncated_is_wrong,
             "versions": installed_versions(),
         },
         template=template,
         chat=chat,
         reward=reward,
+        stamps=stamps,
     )
 
 
@@ -273,16 +291,27 @@ def _choose_stop(arguments: Arguments, trained: RunDefaults | None, template: st
     return stop_of(template, chosen, folder)
 
 
-def _choose_reading(arguments: Arguments, template: str, chat: Chat) -> Reading:
-    """Return where to look for answers: in a box, unless the command or ``chat`` says otherwise."""
+def _choose_reading(arguments: Arguments, defaults: RunDefaults | None, template: str, chat: Chat) -> Reading:
+    """Return where to look for answers: in a box, unless the command or ``chat`` says otherwise.
+
+    On the run's own validation files, the run's settings decide what counts of a response.
+    """
     answers = arguments.answers or (BOX_OR_LAST if template == CHAT else BOX)
     if answers == WHOLE_TEXT and arguments.grader not in READ_TEXTS:
         raise ConfigError(
             f"--answers {WHOLE_TEXT}: the grader must find the answer in the text, which only "
             f"{' and '.join(READ_TEXTS)} do, got {arguments.grader!r}; name one of them with --grader"
         )
-    begun = arguments.after_thinking and begins_thinking(template, chat, _chat_folder(arguments, template))
-    return Reading(answers=answers, after_thinking=arguments.after_thinking, begun=begun)
+    validation = defaults.reward if defaults and not (arguments.problems or arguments.benchmarks) else {}
+    counts: dict[str, bool] = {}
+    for name, what in _FROM_VALIDATION.items():
+        given = getattr(arguments, name)
+        counts[name] = bool(validation.get(name)) if given is None else given
+        if counts[name] and given is None:
+            option = f"--no-{name.replace('_', '-')}"
+            sys.stderr.write(f"{arguments.run}: as in its validation, {what}; {option} for another rule\n")
+    begun = counts["after_thinking"] and begins_thinking(template, chat, _chat_folder(arguments, template))
+    return Reading(answers=answers, begun=begun, **counts)
 
 
 def _choose_reward(arguments: Arguments, defaults: RunDefaults | None, reading: Reading) -> RewardConfig:
@@ -333,7 +362,7 @@ def _choose_out(arguments: Arguments) -> Path:
         )
     if out is None:
         raise ConfigError("--out: name the folder to write; only --run has a default, RUN/eval")
-    check_folder(out)
+    check_writable(out, is_folder=True)
     return out
 
 
@@ -348,6 +377,13 @@ def _describe_grader(reward: RewardConfig) -> dict[str, Any]:
     settings = {"grader_kwargs": dict(reward.kwargs), "correct_from": reward.correct_from}
     defaults = {"grader_kwargs": {}, "correct_from": RewardConfig().correct_from}
     return described | {name: value for name, value in settings.items() if value != defaults[name]}
+
+
+def _model_files(model: str, arguments: Arguments) -> list[Path]:
+    if arguments.server:
+        return []
+    folder = find_model(model, revision=arguments.revision)
+    return [*find_weights(folder), *find_settings(folder)]
 
 
 def _describe_model(model: str, arguments: Arguments) -> dict[str, Any]:

@@ -114,6 +114,9 @@ PASS_FIGURE = "pass_at_k.png"
 SCORES = ("scores.json", "scores.md", PASS_FIGURE, COUNTS)
 """Files written once all samples exist; the first marks a complete evaluation."""
 
+SET_ASIDE = ".earlier.partial"
+"""Folder of an evaluation under other conditions until all of its files are there."""
+
 # The same weights may have moved, and a server may return at another address.
 _DECIDES_NOTHING = frozenset({"model", "server"})
 
@@ -185,7 +188,7 @@ class Ledger:
         )
 
     def _begin(self) -> None:
-        if self._is_other:
+        if self._is_other or (self._folder / SET_ASIDE / PREDICTIONS).is_file():
             self._set_aside()
             self._appender.close()
             self._whole_bytes = self._total_bytes = 0
@@ -196,10 +199,15 @@ class Ledger:
             self._appender.append(json.dumps({"conditions": self._conditions}, ensure_ascii=False))
 
     def _set_aside(self) -> None:
+        """Move all files to ``earlier_N``, or those that a killed process has not moved yet: it moves the
+        samples first.
+        """
         names = (path.name.removeprefix("earlier_") for path in self._folder.glob("earlier_*"))
         number = 1 + max((int(name) for name in names if name.isdecimal()), default=0)
-        earlier = self._folder / f"earlier_{number}"
-        earlier.mkdir()
-        for name in (*SCORES, PREDICTIONS):
+        partial = self._folder / SET_ASIDE
+        partial.mkdir(exist_ok=True)
+        samples = () if (partial / PREDICTIONS).is_file() else (PREDICTIONS,)
+        for name in (*samples, *SCORES):
             if (self._folder / name).is_file():
-                (self._folder / name).rename(earlier / name)
+                (self._folder / name).rename(partial / name)
+        partial.rename(self._folder / f"earlier_{number}")

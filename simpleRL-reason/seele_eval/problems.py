@@ -160,11 +160,16 @@ def _both_signs(part: str) -> list[str]:
 
 
 def drop_unit(answer: str, unit: str) -> str:
-    r"""The answer without ``unit`` at its end, bare or as ``\text{unit}``, singular or plural."""
+    r"""The answer without ``unit`` at its end, bare or as ``\text{unit}``, singular or plural.
+
+    A unit of one letter has no plural, and one of two letters is not a plural itself: 5 ms are not 5 m.
+    """
     if not unit:
         return answer
     head, tail = answer[:-_MAX_UNIT_CHARS], answer[-_MAX_UNIT_CHARS:]
-    word = rf"{re.escape(unit.rstrip('s'))}s?"
+    word = re.escape(unit) + ("s?" if len(unit) > 1 else "")
+    if len(unit) > 2:
+        word = f"(?:{word}|{re.escape(unit.removesuffix('s'))})"
     ending = rf"(?:\\[,;: ]|[\s~])*(?:\\(?:text|mathrm)\s*\{{\s*{word}\s*\}}|(?<![A-Za-z]){word})\s*\$?$"
     return head + re.sub(ending, "", tail)
 

@@ -1,5 +1,6 @@
 """Requests, prompts as token ids, and responses of an engine."""
 
+import sys
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -76,9 +77,10 @@ def encode_requests(model: Path, requests: Sequence[Request], *, max_tokens: int
     tokenizer = _load_tokenizer(model, {request.template for request in requests})
     try:
         # A multimodal model has its context length in a separate text configuration.
-        context_limit = AutoConfig.from_pretrained(model).get_text_config().max_position_embeddings
+        config = AutoConfig.from_pretrained(model).get_text_config()
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f"{model}: not a model folder that transformers can read: {error}") from error
+    context_limit = getattr(config, "max_position_embeddings", None)
     prompts = [
         Prompt(
             token_ids=_encode(tokenizer, request),
@@ -88,7 +90,13 @@ def encode_requests(model: Path, requests: Sequence[Request], *, max_tokens: int
         )
         for request in requests
     ]
-    _check_context(model, longest_prompt(prompts), max_tokens=max_tokens, context_limit=context_limit)
+    if context_limit is None:
+        sys.stderr.write(
+            f"{model}: its configuration has no max_position_embeddings, so its context is unknown; "
+            "prompts and responses are not checked against it\n"
+        )
+    else:
+        _check_context(model, longest_prompt(prompts), max_tokens=max_tokens, context_limit=context_limit)
     return prompts
 
 

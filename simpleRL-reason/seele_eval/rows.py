@@ -6,6 +6,7 @@ problems from them. ``seele_eval.benchmarks`` assigns readers to files.
 
 import ast
 import hashlib
+import math
 import re
 import reprlib
 import string
@@ -48,7 +49,11 @@ def read_hmmt(row: Mapping[str, Any], at: str) -> Problem:
 def read_math(row: Mapping[str, Any], at: str) -> Problem:
     r"""MATH-500, Minerva, AIME, AMC: ``problem``, and ``answer`` or the last ``\boxed{}`` of ``solution``."""
     question = _text(row, at, "problem" if "problem" in row else "question")
-    answer = _as_text(row["answer"]) if "answer" in row else last_boxed(_text(row, at, "solution"))
+    value, solution = row.get("answer"), row.get("solution")
+    answer = as_text(value)
+    # pandas writes NaN for a missing value.
+    if (value is None or (isinstance(value, float) and math.isnan(value))) and _is_text(solution):
+        answer = last_boxed(str(solution))
     if answer is None or not answer.strip():
         raise DataError(
             f"{at}: expected an 'answer' that is a text or a number, or a 'solution' whose last \\boxed{{}} "
@@ -124,8 +129,14 @@ class RowColumns:
     level: str | None = None
 
 
-def read_columns(columns: RowColumns) -> RowReader:
-    """Return a reader of rows with these columns."""
+def read_columns(columns: RowColumns, *, judged_one_by_one: bool = True) -> RowReader:
+    """Return a reader of rows with these columns.
+
+    Args:
+        columns: Where a row has what.
+        judged_one_by_one: True if the answers of a list are joined, and taken apart again by
+            ``split_answers``; a list that would come apart in another way is then refused.
+    """
 
     def read(row: Mapping[str, Any], at: str) -> Problem:
         if not isinstance(row, Mapping):
@@ -147,7 +158,10 @@ def read_columns(columns: RowColumns) -> RowReader:
         except ValueError as error:
             raise DataError(f"{at}, column {columns.level!r}: {error}") from error
         if columns.options is None:
-            return open_problem(question, *map(str, answers), level=level)
+            texts = [str(answer).strip() for answer in answers]
+            if judged_one_by_one and len(texts) > 1:
+                texts = [_without_separators(text, f"{at}, column {columns.answer!r}") for text in texts]
+            return open_problem(question, *texts, level=level)
         options = look_up(row, columns.options)
         if isinstance(options, list):
             options = _lettered(options)
@@ -174,6 +188,20 @@ def _choice(question: str, options: dict[str, str], gold: Any, at: str) -> Probl
     return choice_problem(question, {label: options[label].strip() for label in labels[: len(options)]}, gold)
 
 
+def _without_separators(answer: str, at: str) -> str:
+    """One answer of a list without thousands separators, which look like those between answers."""
+    if _GROUPED_DIGITS.fullmatch(answer):
+        return answer.replace(",", "")
+    # Next to another answer, a set keeps its braces, and a sign \pm always makes two answers.
+    parts = split_answers(answer.replace("\\pm", "") + ", 0")
+    if len(parts) != 2:
+        raise DataError(
+            f"{at}: the entry {answer!r} of the list is read as {len(parts) - 1} answers, {parts[:-1]}; make "
+            "each an entry, or put an answer that holds commas in brackets"
+        )
+    return answer
+
+
 def _lettered(texts: list[str]) -> dict[str, str]:
     return dict(zip(string.ascii_uppercase, texts, strict=False))
 
@@ -187,10 +215,3 @@ def _text(row: Mapping[str, Any], at: str, key: str) -> str:
     if not _is_text(value):
         raise DataError(f"{at}, key {key!r}: expected a text that is not blank, got {reprlib.repr(value)}")
     return str(value)
-
-
-def _as_text(value: Any) -> str | None:
-    """Write a number as people do: 27.0 becomes 27."""
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None

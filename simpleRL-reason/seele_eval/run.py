@@ -10,12 +10,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, replace
+from itertools import chain, islice
 from threading import Event
 from typing import Any, NoReturn
 
 from seele.data.storage.files import write_atomically
-from seele.errors import ConfigError
-from seele.records import Instance
+from seele.errors import CheckpointError, ConfigError
+from seele.records import Finish, Grade, GradeReason, Instance
 from seele.reward.function_grader import FunctionGrader, open_grader
 from seele.reward.graders import GRADERS
 from seele.rollout.unanswered import find_unanswered, warn_of_unanswered
@@ -23,7 +24,8 @@ from seele_eval.arguments import Arguments, advise, parse_arguments
 from seele_eval.benchmarks import GENERAL, MATH
 from seele_eval.command import Progress, exit_quietly, run_command
 from seele_eval.estimates import Estimate
-from seele_eval.grading import Grader, judge_found
+from seele_eval.generation import Stamps, stamp
+from seele_eval.grading import FoundAnswer, Grader, judge_found
 from seele_eval.plan import Draw, Plan, choose_engine, make_plan
 from seele_eval.predictions import PASS_FIGURE, PREDICTIONS, Ledger, Prediction
 from seele_eval.problems import Problem
@@ -109,7 +111,7 @@ def evaluate(arguments: Arguments, *, complete: Complete | None = None) -> Repor
     responses: Responses = iter(())
     if missing:
         complete = complete or choose_engine(arguments, plan)
-        responses = complete([draw.request for draw in missing])
+        responses = _of_same_model(complete([draw.request for draw in missing]), plan.stamps)
     if missing or widened:
         progress = Progress(sys.stderr, total=len(plan.draws), done=len(plan.draws) - len(missing))
         with grader, ledger:
@@ -126,6 +128,20 @@ def evaluate(arguments: Arguments, *, complete: Complete | None = None) -> Repor
     _write(plan, report, left_out=_left_out(plan, ledger))
     sys.stderr.write(warning(plan, predictions) + _say_left_out(plan, ledger))
     return report
+
+
+def _of_same_model(responses: Responses, stamps: Stamps) -> Responses:
+    """Yield the responses, unless the model's files were replaced while it was loaded: the weights may then
+    not be those that were hashed.
+    """
+    first = list(islice(responses, 1))
+    now = stamp(stamps)
+    if changed := [file for file, before in stamps.items() if now[file] != before]:
+        raise CheckpointError(
+            f"{changed[0]}: was replaced while the model was loaded, by another merge for example, so its "
+            "responses were not recorded; run the command again"
+        )
+    yield from chain(first, responses)
 
 
 def _check_problems(plan: Plan, ledger: Ledger) -> None:
@@ -191,11 +207,13 @@ def record(
 
 def grade(draw: Draw, response: Response, grader: Grader | FunctionGrader) -> Prediction:
     """Cut the response at a stop string, and find and judge its answer. A user's own reward function
-    judges the whole response instead of one of ``JUDGES``.
+    judges the whole response instead of one of ``JUDGES``. A truncated response may count as wrong unread.
     """
     task, problem, response = draw.task, draw.problem, response.before_stop(draw.request.stop)
     found = draw.reading.read(response.text, problem, task.extract)
-    if isinstance(grader, FunctionGrader):
+    if draw.reading.truncated_is_wrong and response.finish is Finish.LENGTH:
+        found, verdict = FoundAnswer(answer=None), Grade(False, GradeReason.TRUNCATED)
+    elif isinstance(grader, FunctionGrader):
         counted = draw.reading.counted(response.text) or ""
         verdict = grader.grade_problem(counted, _instance(task, problem))
     else:

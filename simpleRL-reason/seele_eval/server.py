@@ -1,8 +1,8 @@
 """Responses from a server with OpenAI's interface, such as ``vllm serve``.
 
 Many requests run at once. Each is retried while the server is busy, restarting or sending malformed replies,
-and given up if that persists. A refused request is the user's error. Nothing waits for requests in progress
-when the command ends.
+and given up if that persists. A refused request is the user's error. After a failure no new request is sent,
+and the responses in progress still come. Nothing waits for them when the user ends the command.
 """
 
 from collections.abc import Sequence
@@ -56,14 +56,23 @@ def _stream(server: Server, payloads: Sequence[dict[str, Any]]) -> Responses:
     endpoint, patience = Endpoint(url=server.url), Patience(first_wait_s=server.first_wait_s)
     left = enumerate(payloads)
     running: dict[Future[Response], int] = {}
+    failure: BaseException | None = None
     try:
         while True:
-            for index, payload in islice(left, server.concurrency - len(running)):
+            room = 0 if failure else server.concurrency - len(running)
+            for index, payload in islice(left, room):
                 running[start_call(partial(_complete_one, endpoint, payload, patience))] = index
             if not running:
-                return
+                break
             for future in wait(running, return_when=FIRST_COMPLETED).done:
-                yield running.pop(future), future.result()
+                index = running.pop(future)
+                if error := future.exception():
+                    failure = failure or error
+                    patience.stop()  # what is in progress may still succeed, but is not retried
+                else:
+                    yield index, future.result()
+        if failure:
+            raise failure
     finally:
         patience.stop()
 

@@ -21,7 +21,7 @@ from omegaconf import OmegaConf
 
 from seele.config import SeeleConfig, from_mapping
 from seele.data.overlong import read_fitting_problems
-from seele.records import Finish, Instance
+from seele.records import Finish, Grade, GradeReason, Instance
 from seele.reward.extract import text_after_thinking
 from seele.reward.function_grader import Grader, open_grader
 from seele.rollout.sampling import rollout_seed
@@ -116,8 +116,9 @@ def measure_splits(
     corrects: dict[str, list[bool]] = defaultdict(list)
     graded: dict[str, list[Graded]] = defaultdict(list)
     for (split, _), response, grade in zip(asked, responses, grades, strict=True):
-        counts = response.finish is Finish.STOP or not reward.truncated_is_wrong
-        corrects[split].append(grade.correct and counts)
+        if reward.truncated_is_wrong and response.finish is Finish.LENGTH:
+            grade = Grade(False, GradeReason.TRUNCATED)
+        corrects[split].append(grade.correct)
         graded[split].append(Graded(response.text, grade.reason, response.finish))
     return (
         {split: fmean(values) for split, values in corrects.items()},

@@ -297,6 +297,28 @@ def test_a_fault_in_a_prompt_ends_the_run_at_the_trainers_next_look(monkeypatch,
         rows._sync_metadata_from_transfer_queue()
 
 
+def test_supplied_responses_are_checked_before_they_join_a_group():
+    def supply(*given):
+        worker = object.__new__(rounds_worker.RoundsWorker)
+        worker.seele, worker.tokenizer = (
+            SeeleConfig(method="grpo", hints=HintConfig(rounds=1, rollouts_per_prompt=2)),
+            None,
+        )
+        worker.source = SimpleNamespace(given=lambda *_, **__: [*given])
+        worker.rollout_config = SimpleNamespace(response_length=9)
+        return worker._given(INSTANCE, None, None)
+
+    right = Completion(text="ab", token_ids=(1, 2), log_probs=(-1.0, -2.0), finish=Finish.STOP)
+    assert supply(right) == [right] and supply() == []
+    for given, message in (
+        ((right, right), "got 2 responses, at most 1 allowed: one must be generated"),
+        ((dataclasses.replace(right, log_probs=(-1.0,)),), "got 2 tokens with 1 log-probabilities"),
+        ((dataclasses.replace(right, token_ids=(), log_probs=()),), "got 0 tokens with 0 log-probabilities"),
+    ):
+        with pytest.raises(PluginError, match=f"given, problem 'problem-7': ValueError: {message}"):
+            supply(*given)
+
+
 def test_any_other_failure_only_drops_the_prompt(monkeypatch, own):
     rows, dropped = Rows(), []
     for module in (faults, rounds_worker):

@@ -18,6 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from seele.data.storage.files import read_json_lines
 from seele.data.storage.schema import read_problems, write_problems
 from seele.hints.paper import PaperController
+from seele.methods import METHODS
 from seele.plugins import find_part
 from seele.rollout.templates import encode_prompt
 
@@ -170,6 +171,13 @@ def groups_of(rows: list[dict]) -> dict[str, list[dict]]:
     for row in rows:
         groups[row["instance_id"]].append(row)
     return groups
+
+
+def test_every_method_has_a_turn():
+    words = (word for turns in TURNS.values() for turn in turns for word in turn.split())
+    named = {word.removeprefix("method=") for word in words if word.startswith("method=")}
+    # Supervised methods have no rollouts, and pope is grpo on another file.
+    assert named == METHODS.keys() - {"sft", "sft_rl", "pope"}
 
 
 @pytest.mark.timeout(1200)

@@ -250,6 +250,26 @@ def test_the_first_sentence_says_by_which_costs_an_interval_excludes_zero(tmp_pa
     assert page.index("minus grpo on chains/heldout: the 95 %") < page.index("<h2>Figures")
 
 
+def test_seeds_that_differ_by_the_same_amount_show_no_spread_and_claim_nothing(tmp_path):
+    folders = [
+        make_run(
+            tmp_path / f"{method}-{seed}", straight(0.1, 0.3 + 0.1 * seed + gain), method=method, seed=seed
+        )
+        for seed in range(3)
+        for method, gain in (("grpo", 0.0), ("seele", 0.07))
+    ]
+    comparison = compare(folders, costs=["steps", "seconds"])
+    difference = result_of(comparison).arms["seele"].difference
+    assert len(set(difference.by_seed.values())) > 1, "rounding alone tells them apart"
+    assert difference.t_interval_95 is None and difference.mean == pytest.approx(0.07)
+    (verdict,) = verdicts(comparison)
+    assert verdict.endswith(
+        "in points, does not exist, because all seeds differ by the same amount, at equal steps (+7.00), "
+        "seconds of training (+7.00)."
+    )
+    assert "| +7.0 | +7.0 to +7.0 | none | 3 |" in markdown(comparison)
+
+
 def test_seconds_come_last_with_what_they_need(runs):
     note = "Seconds compare only runs that had the machine to themselves."
     assert compare(runs, costs=["seconds", "steps"]).costs == ["steps", "seconds"]
@@ -683,6 +703,9 @@ def test_equal_runs_leave_nothing_to_say_but_what_is_left_out(runs):
                 ("seele.reward.correct_from", 0.5, "reward from which a rollout counts as solved"),
                 ("seele.reward.kwargs", {"strict": True}, "arguments of the reward function"),
                 ("data.max_prompt_length", 64, "length limit of prompts"),
+                ("data.train_max_samples", 500, "number of training problems"),
+                ("actor_rollout_ref.actor.ppo_mini_batch_size", 8, "prompts of an update"),
+                ("actor_rollout_ref.actor.ppo_epochs", 2, "updates on the same rollouts"),
             )
         ),
         (

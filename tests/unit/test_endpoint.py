@@ -349,6 +349,15 @@ def test_what_does_not_pass_is_given_up_with_what_the_server_said(server):
         complete(server)
 
 
+def test_after_a_failure_nothing_more_is_asked_and_what_is_in_progress_still_comes(server):
+    server.delay_s = 0.2
+    server.failures = [(400, "max_tokens is too large")]
+    where, finished = Server(url=server.url, model="stand-in", concurrency=4), []
+    with pytest.raises(ConfigError, match="max_tokens is too large"):
+        finished.extend(complete_on_server(where, requests(20), SETTINGS))
+    assert len(finished) == 3 and len(server.asked) == 4
+
+
 def test_a_refusal_is_the_users_at_once(server):
     server.failures = [(400, "max_tokens is too large")]
     with pytest.raises(ConfigError, match="refused with status 400: max_tokens is too large"):
@@ -783,8 +792,9 @@ def test_a_curves_conditions_say_how_the_model_was_asked(tmp_path):
 
 def test_an_output_that_is_a_file_is_refused_before_the_work(tmp_path, capsys):
     (tmp_path / "out").write_text("")
-    assert hint_curve_main(["--model", "m", "--problems", "p.parquet", "--out", str(tmp_path / "out")]) == 2
-    assert "is a file; expected a folder" in capsys.readouterr().err
+    for out, said in ((tmp_path / "out", "is a file; give a folder"), ("/proc/x", "cannot be written")):
+        assert hint_curve_main(["--model", "m", "--problems", "p.parquet", "--out", str(out)]) == 2
+        assert capsys.readouterr().err.startswith(f"error: --out {out}: {said}")
 
 
 def test_a_missing_file_is_one_clear_line_and_nothing_written(tmp_path, capsys):

@@ -393,6 +393,8 @@ def test_no_place_among_the_options_is_favoured():
         (read_math, {"problem": "2+2?", "answer": 4}, ("4",)),
         (read_math, {"problem": "2+2?", "answer": 4.5}, ("4.5",)),
         (read_math, {"problem": "2+2?", "solution": "\\boxed{4}"}, ("4",)),
+        (read_math, {"problem": "2+2?", "answer": None, "solution": "\\boxed{4}"}, ("4",)),
+        (read_math, {"problem": "2+2?", "answer": float("nan"), "solution": "\\boxed{4}"}, ("4",)),
         (read_olympiad, {"question": "?", "final_answer": "['$2$']"}, ("2",)),
         (read_olympiad, {"question": "?", "final_answer": "2"}, ("2",)),
         (
@@ -423,6 +425,8 @@ CHAT = {"reward_model": {"ground_truth": "B"}}
         (read_math, {"problem": " ", "answer": "1"}, "key 'problem'"),
         (read_math, {"problem": "?", "answer": None}, "expected an 'answer'"),
         (read_math, {"problem": "?", "answer": True}, "expected an 'answer'"),
+        (read_math, {"problem": "?", "answer": float("nan")}, "expected an 'answer'"),
+        (read_math, {"problem": "?", "answer": [4], "solution": "\\boxed{4}"}, "expected an 'answer'"),
         (read_math, {"problem": "?", "solution": "no box"}, "expected an 'answer'"),
         (read_math, ["?"], "key 'question'"),
         (read_olympiad, {"question": "?", "final_answer": []}, "expected a list of texts"),
@@ -463,7 +467,7 @@ prompt: "{question}\\nOne number."
 """
 CODE = """
 import json
-
+import numpy as np
 from seele_eval.benchmarks import Benchmark
 from seele_eval.problems import open_problem
 from seele.data.sources import OpenSplit
@@ -486,6 +490,14 @@ def read(row, at):
 
 
 LEGS = Benchmark(read=read, open=lambda: OpenSplit(rows=[("row 0", {"ask": "2+2?", "gold": "4"})], origin={}))
+
+
+def array(answer, gold):
+    return np.array([True, False])
+
+
+def numpy_bool(answer, gold):
+    return np.bool_(True)
 """
 
 
@@ -635,6 +647,24 @@ def test_several_answers_are_a_list_and_rows_may_come_from_a_function(legs, tmp_
     assert load_own(legs).problems[0].answers == ("1", "2.5")
 
 
+def test_a_list_is_refused_if_a_judge_would_take_its_entries_apart(legs, tmp_path, grader):
+    def own(*answers, judge=""):
+        (tmp_path / "legs.jsonl").write_text(json.dumps({"question": "Roots?", "answer": answers}) + "\n")
+        legs.write_text(f"reference: legs.jsonl\n{judge}")
+        return load_own(legs)
+
+    task = own("1,234", "5")
+    assert task.problems[0].answers == ("1234", "5")
+    assert task.judge(grader, task.problems[0], "5, 1234").correct
+    for answers in (("1,5", "2,4"), ("5", "x=1 and y=2")):
+        with pytest.raises(DataError, match=r"'answer': the entry '.*' of the list is read as 2 answers, \["):
+            own(*answers)
+    kept = ("(1,5)", "\\{2,4\\}", "\\pm 3", "$2$")
+    assert own(*kept).problems[0].answers == kept
+    assert own("1,5", "2,4", judge="judge: legs.py:near\n").problems[0].answers == ("1,5", "2,4")
+    assert own("1,5").problems[0].answers == ("1,5",)
+
+
 def test_a_benchmark_is_found_by_import_path_and_of_an_installed_package(legs, tmp_path, monkeypatch):
     task = load_own(f"{tmp_path}/legs.py:LEGS")
     assert (task.name, task.problems[0].question) == ("LEGS", "2+2?")
@@ -680,12 +710,16 @@ def test_a_judge_is_a_function_with_a_file(legs, tmp_path, judge):
 def test_a_judge_or_reader_that_fails_is_named_with_its_line_and_the_problem(legs, model, tmp_path):
     for judge, complaint in (
         ("undecided", r":13: problem \w+-\w+: .*got None"),
+        ("array", r":28: problem \w+-\w+: a judge must return True or False, got array"),
         ("near", r":10: .*ValueError"),
     ):
         legs.write_text(f"{YAML}judge: legs.py:{judge}\n")
         task = load_own(legs)
         with pytest.raises(DataError, match=f"legs.py{complaint}"):
             task.judge(None, task.problems[0], "nine")
+    legs.write_text(f"{YAML}judge: legs.py:numpy_bool\n")
+    task = load_own(legs)
+    assert task.judge(None, task.problems[0], "nine").correct
     (tmp_path / "typo.py").write_text(CODE.replace('row["gold"]', 'row["gould"]'))
     with pytest.raises(DataError, match=r"typo.py:22: row 0: KeyError: 'gould'"):
         load_own(f"{tmp_path}/typo.py:LEGS")
@@ -749,6 +783,12 @@ def test_splitting_never_fails_and_leaves_no_blank_answer(text):
         # Not the end of a word, nor anything before the end.
         ("skm", "km", "skm"),
         ("2 km 300", "km", "2 km 300"),
+        # An s that ends a unit is not always a plural's.
+        ("5 gauss", "gauss", "5"),
+        ("5 ms", "ms", "5"),
+        ("5 m", "ms", "5 m"),
+        ("5 ms", "m", "5 ms"),
+        ("5 hrs", "hr", "5"),
     ],
 )
 def test_a_unit_is_dropped_from_the_end_only(answer, unit, bare):

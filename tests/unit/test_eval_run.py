@@ -14,7 +14,7 @@ import yaml
 
 from seele.data.storage.files import file_sha256
 from seele.data.storage.schema import write_problems
-from seele.errors import ConfigError, DataError, SeeleError
+from seele.errors import CheckpointError, ConfigError, DataError, SeeleError
 from seele.records import Finish, Instance
 from seele.rollout.templates import template_text
 from seele_eval import run as evaluation
@@ -346,6 +346,46 @@ def test_only_the_text_behind_the_thoughts_counts(model, problems, tmp_path, gra
     assert written(tmp_path / "out")["conditions"]["after_thinking"] is True
 
 
+def test_a_runs_validation_files_are_graded_as_in_its_validation(
+    model, trained_run, problems, tmp_path, capsys
+):
+    class CutOff(KnowsFour):
+        """Every response hits the limit; the one to 2+1 has its box in the thoughts."""
+
+        def answer(self, question):
+            return "\\boxed{3}</think> 3" if question == "2+1" else super().answer(question)
+
+        def __call__(self, requests):
+            return ((n, replace(said, finish=Finish.LENGTH)) for n, said in super().__call__(requests))
+
+    def reasons(*options):
+        out = tmp_path / str(len([*tmp_path.iterdir()]))
+        evaluate(CutOff(), "--run", trained_run, "--model", model, "--out", out, *options)
+        rules = {name: written(out)["conditions"][name] for name in ("truncated_is_wrong", "after_thinking")}
+        predictions = sorted(read_predictions(out).predictions, key=lambda each: each.instance_id)
+        assert all(each.extracted is None for each in predictions if each.reason != "correct")
+        return [str(each.reason) for each in predictions], [*rules.values()]
+
+    none, right, cut = "no_answer", "correct", "truncated"
+    assert reasons() == ([none, none, right, right], [False, False])
+    settings = yaml.safe_load((trained_run / "resolved.yaml").read_text())
+    settings["seele"]["reward"] = {"truncated_is_wrong": True, "after_thinking": True}
+    (trained_run / "resolved.yaml").write_text(yaml.safe_dump(settings))
+    capsys.readouterr()
+    assert reasons() == ([cut] * 4, [True, True])
+    said = capsys.readouterr().err
+    assert (
+        f"{trained_run}: as in its validation, a response that hits the length limit is wrong; --no-" in said
+    )
+    assert f"{trained_run}: as in its validation, only the text after </think> counts; --no-after-" in said
+    assert reasons("--no-truncated-is-wrong") == ([none, none, none, right], [False, True])
+    capsys.readouterr()
+    # What is named keeps the rule of all models.
+    assert reasons("--problems", f"heldout={problems}") == ([none, none, right, right], [False, False])
+    assert "as in its validation" not in capsys.readouterr().err
+    assert reasons("--problems", f"heldout={problems}", "--truncated-is-wrong")[0] == [cut] * 4
+
+
 def test_math_verify_finds_the_answer_in_the_text_behind_the_thoughts(model, problems, tmp_path):
     pytest.importorskip("math_verify")
 
@@ -486,7 +526,7 @@ def test_an_evaluation_from_before_these_conditions_is_gone_on_with(model, probl
     path = tmp_path / "out/predictions.jsonl"
     head, *lines = path.read_text().splitlines()
     conditions = json.loads(head)["conditions"]
-    del conditions["answers"], conditions["after_thinking"]
+    del conditions["answers"], conditions["after_thinking"], conditions["truncated_is_wrong"]
     samples = [json.loads(line) for line in lines]
     for sample in samples:
         del sample["is_unboxed"]
@@ -764,8 +804,13 @@ def test_bad_input_is_refused_before_the_model_is_loaded_and_nothing_is_written(
 
 @pytest.mark.parametrize("below", ["", "sub", "sub/sub"])
 def test_an_output_that_is_or_lies_below_a_file_is_refused(model, problems, below):
-    with pytest.raises(ConfigError, match=r"heldout\.parquet is a file"):
+    with pytest.raises(ConfigError, match=r"heldout\.parquet:? is a file"):
         evaluate(Untouchable(), "--model", model, "--problems", f"a={problems}", "--out", problems / below)
+
+
+def test_an_output_that_cannot_be_written_is_refused(model, problems):
+    with pytest.raises(ConfigError, match=r"--out /proc/x: cannot be written"):
+        evaluate(Untouchable(), "--model", model, "--problems", f"a={problems}", "--out", "/proc/x")
 
 
 def test_what_the_operating_system_refuses_is_one_line(tmp_path, capsys):
@@ -782,6 +827,25 @@ def test_the_command_ends_with_status_2_and_one_line(problems, tmp_path, capsys)
     argv = ["--model", "absent", "--problems", f"a={problems}", "--out", str(tmp_path / "out")]
     assert evaluation.main(argv) == 2
     assert capsys.readouterr().err.startswith("error: absent: no such model folder")
+
+
+def test_a_model_that_is_replaced_while_it_is_loaded_is_not_scored_as_the_one_that_was_hashed(
+    model, problems, tmp_path
+):
+    class Merged(KnowsFour):
+        """Another checkpoint takes the place of the model while the engine starts."""
+
+        def __call__(self, requests):
+            shutil.copytree(model, partial := tmp_path / "partial")
+            shutil.rmtree(model)
+            partial.rename(model)
+            yield from super().__call__(requests)
+
+    argv, out = of_file(model, problems, tmp_path / "out"), tmp_path / "out"
+    with pytest.raises(CheckpointError, match=r"model.safetensors: was replaced while the model was loaded"):
+        evaluate(Merged(), *argv)
+    assert not read_predictions(out).predictions
+    assert len(evaluate(KnowsFour(), *argv)) == 1
 
 
 def test_a_failing_model_leaves_nothing_behind(model, problems, tmp_path):

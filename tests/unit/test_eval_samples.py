@@ -123,6 +123,24 @@ def test_a_finished_one_is_set_aside_whole(tmp_path):
         assert read_predictions(tmp_path).predictions == (prediction(1),)
 
 
+@pytest.mark.parametrize("moves", range(5))
+def test_a_set_aside_that_was_killed_is_finished_at_the_next_start(tmp_path, monkeypatch, moves):
+    fill(tmp_path, prediction(0))
+    for name in ("scores.json", "scores.md", "pass_at_k.png"):
+        (tmp_path / name).write_text(name)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    left, rename = iter(range(moves)), Path.rename
+    with monkeypatch.context() as patch:
+        # Killed before one of its moves.
+        patch.setattr(Path, "rename", lambda path, target: rename(path, target if next(left) >= 0 else None))
+        with pytest.raises(StopIteration):
+            fill(tmp_path, prediction(1), conditions=CONDITIONS | {"seed": 1})
+    fill(tmp_path, prediction(1), conditions=CONDITIONS | {"seed": 1})
+    assert {path.name: path.read_bytes() for path in (tmp_path / "earlier_1").iterdir()} == before
+    assert read_predictions(tmp_path).predictions == (prediction(1),)
+    assert {path.name for path in tmp_path.iterdir()} == {"earlier_1", "predictions.jsonl"}
+
+
 def test_one_that_is_set_aside_never_meets_an_earlier_one(tmp_path):
     fill(tmp_path, prediction(0))
     (tmp_path / "scores.json").write_text("{}")

@@ -265,7 +265,10 @@ def test_samples_that_always_agree_add_nothing_and_unrelated_ones_add_much():
     # p = .5, variance of the problems' means .25 / 8: .25 * 4 / .03125 = 32 draws.
     spread = (0.25 / 8) ** 0.5
     assert effective_sample_size([0.5 + spread, 0.5 - spread] * 2, samples=8) == pytest.approx(32)
-    assert effective_sample_size([0.5] * 4, samples=8) == 4
+    # Problems that agree in a share between say the same as ones that nearly do.
+    assert effective_sample_size([0.5] * 199 + [0.53], samples=32) == 200 * 32
+    assert effective_sample_size([0.5] * 200, samples=32) == 200 * 32
+    assert effective_sample_size([0.0] * 4, samples=8) == effective_sample_size([1.0] * 4, samples=8) == 4
 
 
 @given(st.integers(1, 8).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n), st.integers(1, n))))
@@ -660,6 +663,17 @@ def test_averages_are_of_the_first_temperature_that_was_scored(tmp_path, drawn_f
         compare(tmp_path / "a", tmp_path / "b")
 
 
+def test_no_average_mixes_temperatures(tmp_path):
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        for name, temperature in ((name, each) for name in GENERAL for each in (0.6, 0.0)):
+            # B lacks one benchmark at A's first temperature.
+            if folder.name == "a" or (name, temperature) != (GENERAL[0], 0.6):
+                write(folder, {"p": [1]}, benchmark=name, temperature=temperature)
+        write_scores(folder)
+    comparison = compare(tmp_path / "a", tmp_path / "b")
+    assert len(comparison.differences) == 5 and comparison.averages == {}
+
+
 def test_nothing_in_common_is_refused(tmp_path):
     first = write(tmp_path / "a", {"p": [1]})
     with pytest.raises(DataError, match="no problem at the same temperature in common"):
@@ -682,7 +696,7 @@ def test_the_command_prints_a_table_and_writes_what_it_is_asked_to(tmp_path, cap
     assert [each["weights_sha256"] for each in written["conditions"]] == ["a", "b"]
     assert compare_main([str(first), str(tmp_path / "none")]) == 2
     assert compare_main([str(first), str(second), "--out", str(tmp_path / "out/comparison.md")]) == 2
-    assert "comparison.md is a file; expected a folder" in capsys.readouterr().err
+    assert "comparison.md: is a file; give a folder" in capsys.readouterr().err
 
 
 # Several checkpoints

@@ -655,6 +655,16 @@ def test_problems_without_milestones_leave_nothing_to_give_credit_for(check, ove
     assert check(*overrides, train=[*silent, stated]).num_problems == 9
 
 
+def test_milestones_are_counted_in_steps_and_not_in_tiers(check):
+    tiers = [
+        "seele.hints.kind=tiers",
+        "seele.hints.placement=user",
+        'seele.hints.request="{question} {hint}"',
+    ]
+    with pytest.raises(ConfigError, match="counted in the solution's steps; allowed is 'prefix'"):
+        check("method=seele", "seele.credit.stop=true", "seele.imitation.coefficient=0", *tiers)
+
+
 def test_too_few_problems_for_a_step(check):
     with pytest.raises(DataError, match="7 problems are fewer than the 8 of one step"):
         check(train=[problem(i) for i in range(7)])

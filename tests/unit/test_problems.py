@@ -589,6 +589,12 @@ def test_cleaned_copies_of_one_name_would_overwrite_each_other(problems, tmp_pat
     assert not clean.exists()
 
 
+@pytest.mark.parametrize("option", ["--json", "--remove"])
+def test_an_output_is_checked_before_any_benchmark_is_fetched(problems, tmp_path, capsys, option):
+    assert main([str(problems[0]), option, "/proc/x", "--data-dir", str(tmp_path / "no benchmarks")]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {option} /proc/x: cannot be written (")
+
+
 def test_a_file_that_is_not_there_is_named_before_any_benchmark_is_fetched(tmp_path, capsys):
     assert main([str(tmp_path / "nowhere.parquet"), "--data-dir", str(tmp_path / "no benchmarks")]) == 2
     assert "nowhere.parquet: no such file; expected parquet files" in capsys.readouterr().err

@@ -42,22 +42,41 @@ def test_adaback_halves_its_interval_at_random():
     assert drawn(controller) == [0.2, 0.4, 0.6]
     observe(controller, 0.4, 8)  # a success opens the interval downwards again: [0, 0.4]
     assert drawn(controller) == [0.0, 0.2, 0.4]
-    observe(controller, 0.4, 0)  # no room is left below what failed: [0.4, 1]
-    assert drawn(controller) == [0.4, 0.6, 0.8]
-    observe(controller, 0.8, 0)  # nothing longer is legal
-    assert drawn(controller) == [0.8]
+    observe(controller, 0.4, 0)  # the high end never grows: [0.4, 0.4]
+    assert drawn(controller) == [0.4]
+    observe(controller, 0.4, 0)
+    assert drawn(controller) == [0.4]
 
 
-def test_adaback_goes_on_where_new_solutions_have_other_steps():
+def test_adaback_takes_the_next_longer_hint_where_a_new_solution_has_none_in_the_interval():
     controller = build("adaback")
-    observe(controller, 0.2, 8)  # [0, 0.2], and then a solution of two steps
-    for _ in range(2):
-        planned = {
-            controller.next_hint_ratio("p", round_index=number, legal_ratios=(0.0, 0.5))
-            for number in range(50)
-        }
-        assert planned == {0.0, 0.5}
-        observe(controller, 0.0, 0)
+    observe(controller, 0.2, 8)
+    observe(controller, 0.2, 0)  # [0.2, 0.2]
+    for legal, ratio in (((0.0, 0.5, 0.75), 0.5), ((0.0, 0.1), 0.1)):
+        assert controller.next_hint_ratio("p", round_index=0, legal_ratios=legal) == ratio
+
+
+def test_adabacks_new_problems_begin_where_the_others_fail():
+    controller = build("adaback")
+    controller.begin_step(1)
+    observe(controller, 0.8, 0)  # low end 0.8
+    observe(controller, 0.6, 8, problem="q")  # low end 0
+    assert controller.remembered("new") == (0.0, 0.9)
+    saved = json.loads(json.dumps(controller.state_dict()))
+    again = build("adaback")
+    again.load_state_dict(saved)
+    for each in (controller, again):
+        each.begin_step(2)  # 0.2 x the mean of 0.8 and 0
+        assert each.remembered("new") == (pytest.approx(0.08), 0.9)
+        observe(each, 0.8, 0, problem="q")
+        each.begin_step(3)  # 0.8 x 0.08 + 0.2 x 0.8
+        assert each.remembered("new") == (pytest.approx(0.224), 0.9)
+        each.begin_step(4)  # nothing was visited
+        assert each.remembered("new") == (pytest.approx(0.224), 0.9)
+        ratios = {each.next_hint_ratio("new", round_index=number, legal_ratios=LEGAL) for number in range(50)}
+        assert ratios == {0.4, 0.6, 0.8}
+        assert each.remembered("p") == (0.8, 0.9)
+    assert controller.state_dict() == again.state_dict()
 
 
 def test_the_ratchet_of_mfc_only_falls():

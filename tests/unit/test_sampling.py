@@ -641,6 +641,11 @@ def test_a_truncated_answer_counts_as_in_training(truncated_is_wrong, accuracy):
     asked = conditions(truncated_is_wrong=truncated_is_wrong)
     with GraderPool() as grader:
         assert measure_splits(asked, answers, grader)[0]["chains/heldout"] == accuracy
+        # An answer is not looked for in a response that does not count.
+        answers[0] = response("no", Finish.LENGTH)
+        unanswered = measure_splits(asked, answers, grader)[1]["chains/heldout"]
+    assert unanswered.no_answer_share == (0.5 if truncated_is_wrong else 1.0)
+    assert unanswered.truncated_share == 0.5
 
 
 @pytest.mark.parametrize(("begins_thinking", "accuracy"), [(True, 0.5), (False, 1.0)])

@@ -185,6 +185,15 @@ def test_the_context_of_a_model_that_also_sees_is_that_of_its_text(bytes_model, 
         encode_requests(folder, [request("1+1")], max_tokens=13)
 
 
+def test_a_context_that_the_configuration_does_not_state_is_said_to_be_unknown(bytes_model, tmp_path, capsys):
+    from transformers import BloomConfig
+
+    folder = shutil.copytree(bytes_model, tmp_path / "bloom")
+    BloomConfig().save_pretrained(folder)
+    assert encode_requests(folder, [request("1" * 33)], max_tokens=9999)
+    assert f"{folder}: its configuration has no max_position_embeddings, so its" in capsys.readouterr().err
+
+
 def test_an_unknown_template_is_refused(bytes_model):
     with pytest.raises(ConfigError, match="unknown prompt template 'plane'"):
         encode_requests(bytes_model, [request("1+1", template="plane")], max_tokens=8)

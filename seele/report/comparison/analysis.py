@@ -192,6 +192,12 @@ def _obstacle(curves: Mapping[str, Curve]) -> str | None:
     return None
 
 
+TRAINING_DATA = {
+    "training data": "data.train_files",
+    "number of training problems": "data.train_max_samples",
+}
+"""Settings that should agree between runs of one stage, by description."""
+
 CONDITIONS = {
     "validation data": "data.val_files",
     "number of validation problems": "data.val_max_samples",
@@ -207,6 +213,8 @@ CONDITIONS = {
     "grading of thoughts": "seele.reward.after_thinking",
     "prompts of a step": "data.train_batch_size",
     "rollouts of a prompt": "seele.hints.rollouts_per_prompt",
+    "prompts of an update": "actor_rollout_ref.actor.ppo_mini_batch_size",
+    "updates on the same rollouts": "actor_rollout_ref.actor.ppo_epochs",
 }
 """Settings that should agree between runs, by description, besides base model and training data."""
 
@@ -220,14 +228,9 @@ def caveats(arms: Mapping[str, Mapping[int, ComparedRun]]) -> list[str]:
     notes = [f"Fewer than {MIN_SEEDS} seeds, so no interval: {', '.join(few)}."] if few else []
     notes += _difference("base model", {run.folder: run.contents.base_model for run in runs})
     # Two stages train on copies in their run's folder, whose paths always differ.
-    notes += _difference(
-        "training data",
-        {
-            run.folder: run.contents.setting("data.train_files")
-            for run in runs
-            if not run.contents.first_stage
-        },
-    )
+    one_stage = [run for run in runs if not run.contents.first_stage]
+    for what, key in TRAINING_DATA.items():
+        notes += _difference(what, {run.folder: run.contents.setting(key) for run in one_stage})
     for what, key in CONDITIONS.items():
         notes += _difference(what, {run.folder: run.contents.setting(key) for run in runs})
     for arm, by_seed in arms.items():

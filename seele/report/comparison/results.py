@@ -10,7 +10,7 @@ from statistics import fmean
 
 import numpy as np
 
-from seele.maths.bootstrap import bootstrap_interval, sign_flip_p_value, t_interval
+from seele.maths.bootstrap import ROUNDING, bootstrap_interval, sign_flip_p_value, t_interval
 from seele.maths.irt import Array
 from seele.report.comparison.curves import (
     COSTS,
@@ -34,7 +34,9 @@ class Estimate:
     interval_95: tuple[float, float] | None
     """Bootstrap interval over seeds; None if there are too few."""
     t_interval_95: tuple[float, float] | None
-    """Student's t interval, exact for normally distributed seeds; None if there are too few."""
+    """Student's t interval, exact for normally distributed seeds; None if there are too few, or all have the
+    same value.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,11 +168,13 @@ def band(curves: Mapping[int, Curve]) -> tuple[Array, Array]:
 
 def _estimate(by_seed: Mapping[int, float]) -> Estimate:
     values = list(by_seed.values())
+    # Values are shares or differences of shares. Equal ones show no spread; the interval would have no width.
+    has_spread = max(values) - min(values) > ROUNDING
     return Estimate(
         by_seed=by_seed,
         mean=fmean(values),
         interval_95=_interval(by_seed),
-        t_interval_95=t_interval(np.array(values)) if len(values) >= MIN_SEEDS else None,
+        t_interval_95=t_interval(np.array(values)) if len(values) >= MIN_SEEDS and has_spread else None,
     )
 
 

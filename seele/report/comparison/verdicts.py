@@ -36,14 +36,21 @@ def verdicts(comparison: Comparison) -> list[str]:
 
 
 def _about_zero(arm: str, by_cost: Mapping[str, Result]) -> str:
-    """By which costs the interval of the arm's difference excludes zero, and by which it includes zero."""
-    costs: dict[str, list[str]] = {"excludes": [], "includes": []}
+    """By which costs the interval of the arm's difference excludes zero, by which it includes zero, and by
+    which there is none.
+    """
+    excludes, includes = "excludes zero", "includes zero"
+    equal = "does not exist, because all seeds differ by the same amount,"
+    costs: dict[str, list[str]] = {excludes: [], includes: [], equal: []}
     for cost, result in by_cost.items():
         difference = result.arms[arm].difference
-        assert difference is not None and difference.t_interval_95 is not None, "there are enough seeds"
-        low, high = difference.t_interval_95
+        assert difference is not None, "there are enough seeds"
         # Two decimals: with one, an end just above zero would read +0.0.
-        costs["excludes" if low > 0.0 or high < 0.0 else "includes"].append(
+        if difference.t_interval_95 is None:
+            costs[equal].append(f"{COSTS[cost].title} ({100.0 * difference.mean:+.2f})")
+            continue
+        low, high = difference.t_interval_95
+        costs[excludes if low > 0.0 or high < 0.0 else includes].append(
             f"{COSTS[cost].title} ({100.0 * low:+.2f} to {100.0 * high:+.2f})"
         )
-    return "; ".join(f"{word} zero at equal {', '.join(each)}" for word, each in costs.items() if each)
+    return "; ".join(f"{what} at equal {', '.join(each)}" for what, each in costs.items() if each)
