@@ -37,7 +37,7 @@ class Callback:
 
     def on_validation_end(self, step: int, metrics: Mapping[str, float]) -> None:
         """Called after the policy of ``step`` was validated; step 0 is the initial policy. ``metrics`` are
-        the validation's.
+        the validation's. A run that resumes at ``step`` calls it again if the state was saved before.
         """
 
     def on_checkpoint_saved(self, step: int, folder: Path) -> None:

@@ -28,23 +28,26 @@ export RAY_worker_register_timeout_seconds="${RAY_worker_register_timeout_second
 export RAY_task_events_max_num_task_in_gcs="${RAY_task_events_max_num_task_in_gcs:-10000}"
 read -ra options <<<"${RAY_START_OPTIONS:-}"
 log=$(mktemp)
-ray='' child='' heard=''
+ray='' child='' heard='' has_begun=''
 
 # Every process started in the background has a group of its own, because it may have children.
 set -m
 end() {
-    if [ -n "$1" ]; then kill -TERM -- "-$1" 2>/dev/null || true; wait "$1" || true; fi
+    if [ -n "$1" ]; then kill -TERM -- "-$1" 2>/dev/null || true; wait "$1"; fi
 }
 # True while a process of the group has not ended; zombies have.
 lives() { grep -qsE "^[0-9]+ \(.*\) [^ZX] [0-9]+ $1 " /proc/[0-9]*/stat; }
+report() { if [ -n "${STATUS_FILE:-}" ]; then echo "$1" >"$STATUS_FILE"; fi; }
 # Whatever ends this script ends the run, then this node's Ray and no other's. Checkpoints are complete or absent.
 stop() {
     trap '' TERM INT USR1
     trap - EXIT
-    end "$child"
+    local status=0
+    end "$child" || status=$?
     # The run needs Ray until it has saved. Its command may be a shell, which ends before the run does.
     while [ -n "$child" ] && lives "$child"; do sleep 0.2; done
-    end "$ray"
+    if [ -n "$has_begun" ] && [ -n "$child" ]; then report "$status"; fi
+    end "$ray" || true
     rm -f "$log"
     exit "$1"
 }
@@ -89,9 +92,9 @@ if [ "$rank" = 0 ]; then
     start_ray --head --port="$port" --include-dashboard=false
     export RAY_ADDRESS="$address"
     attend python -m seele_verl.checks.cluster "$nodes"
-    status=0
+    status=0 has_begun=yes
     attend "$@" || status=$?
-    if [ -n "${STATUS_FILE:-}" ]; then echo "$status" >"$STATUS_FILE"; fi
+    report "$status"
     exit "$status"
 else
     # All nodes hear the signal, but the run needs this one until it has saved.
@@ -108,7 +111,7 @@ else
             failed=0
             # The run restarts on a node that has joined again.
             if ! kill -0 "$ray" 2>/dev/null; then
-                end "$ray"
+                end "$ray" || true
                 echo "ray_node: Ray died on node $rank after $restarts of $RAY_RESTARTS restarts" >&2
                 ((restarts++ < RAY_RESTARTS)) || exit 1
                 start_ray --address="$address"

@@ -60,7 +60,7 @@ def test_merging_runs_nothing_whatever_the_checkpoint_says_of_itself(tmp_path, h
     Qwen2Config(architectures=["Qwen2ForCausalLM"]).save_pretrained(actor / "huggingface")
     (actor / "fsdp_config.json").write_text(json.dumps({"FSDP_version": version, "world_size": 1}))
     hostile.rename(actor / "model_world_size_1_rank_0.pt")
-    (checkpoint / "data.pt").touch()
+    torch.save({}, checkpoint / "data.pt")
     with pytest.raises(CheckpointError, match="Weights only load failed"):
         merge_checkpoint(tmp_path)
     assert not (tmp_path / "canary").exists()

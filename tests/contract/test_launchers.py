@@ -71,7 +71,7 @@ stop() {
     sleep 2
     if grep -q "ended$" "$EVENTS"; then echo "a node was lost" >>"$EVENTS"; exit 1; fi
     echo "saved" >>"$EVENTS"
-    exit 75
+    exit "${STATUS_WHEN_TOLD:-75}"
 }
 trap stop TERM
 while [ -n "${WAITS:-}" ] && ((SECONDS < 100)); do sleep 0.05; done
@@ -175,6 +175,21 @@ def test_a_job_that_has_to_go_lets_its_run_save_first(
         assert allocation.events.read_text().splitlines()[-1] == "scontrol requeue 41", (
             "nothing runs any more"
         )
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("status", [0, 1])
+def test_a_job_whose_run_has_finished_when_it_has_to_go_is_not_queued_again(
+    allocation: Allocation, status: int
+) -> None:
+    (allocation.root / "train.sh").write_text('exec bash run.sh "$@"\n')
+    job = allocation.submit(WAITS="yes", STATUS_WHEN_TOLD=str(status))
+    allocation.wait_for("train it's")
+    job.send_signal(signal.SIGUSR1)
+    said, _ = job.communicate()
+    assert job.returncode == 0, said
+    assert allocation.count("^saved$") == 1, said
+    assert allocation.count("^scontrol requeue 41$") == (status != 0)
 
 
 @pytest.mark.timeout(120)

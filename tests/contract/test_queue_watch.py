@@ -106,9 +106,10 @@ def test_problems_that_may_not_have_reached_their_worker_end_the_run(monkeypatch
 
 
 def test_a_dead_workers_successor_begins_what_is_unfinished_and_a_step_has_few_successors(monkeypatch):
-    given, begun = [], []
+    given, begun, ended = [], [], []
 
     def worker(*_):
+        assert len(ended) == manager._losses, "one that is only out of reach must not go on"
         return SimpleNamespace(
             live=SimpleNamespace(remote=lambda: "new life"),
             generate_sequences=SimpleNamespace(remote=lambda chunk: given.append([*chunk["uid"]])),
@@ -120,15 +121,16 @@ def test_a_dead_workers_successor_begins_what_is_unfinished_and_a_step_has_few_s
     manager = object.__new__(rollout_workers.RoundsManager)
     manager._step, manager._losses, manager._lives = 7, 0, ["old life", "another"]
     manager._sent = [[problems], []]
-    manager.agent_loop_workers = [None, "other worker"]
+    manager.agent_loop_workers = ["lost worker", "other worker"]
     manager.agent_loop_workers_class = SimpleNamespace(remote=worker)
     manager.config = manager.llm_client = manager.teacher_client = manager.reward_loop_worker_handles = None
     controller = SimpleNamespace(begin_again=SimpleNamespace(remote=begun.append))
     monkeypatch.setattr(rollout_workers, "connect_controller", lambda: controller)
     ray = SimpleNamespace(get=lambda value: value, wait=lambda lives, **_: ([lives[0]], lives[1:]))
+    ray.kill = ended.append
     monkeypatch.setattr(rollout_workers, "ray", ray)
     assert manager.replace_lost_workers({"a", "c", "of another worker"}) == [2]
-    assert (given, begun) == ([["a", "c"]], [["A", "C"]])
+    assert (given, begun, ended) == ([["a", "c"]], [["A", "C"]], ["lost worker"])
     assert manager._lives == ["new life", "another"] and manager.agent_loop_workers[1] == "other worker"
     assert manager.replace_lost_workers(()) == [0]
     assert manager.replace_lost_workers(()) == [0]

@@ -412,6 +412,9 @@ def test_every_part_that_learns_is_in_a_checkpoint_and_comes_back(monkeypatch, t
         def load_state_dict(self, state):
             self.state = state
 
+        def on_validation_end(self, step, metrics):
+            self.state |= {"heard": (step, metrics)}
+
     class Remote:
         """The controller's process, whose calls are done at once."""
 
@@ -420,6 +423,7 @@ def test_every_part_that_learns_is_in_a_checkpoint_and_comes_back(monkeypatch, t
                 setattr(self, name, SimpleNamespace(remote=getattr(part, name)))
 
     learning = ("controller", "planner", "callbacks", "credit", "own_solutions", "interleave")
+    validated: dict[str, float] = {}
 
     def trainer_with(states):
         parts = {name: Part(states[name]) for name in learning}
@@ -427,7 +431,7 @@ def test_every_part_that_learns_is_in_a_checkpoint_and_comes_back(monkeypatch, t
         trainer.run, trainer.global_steps, trainer._carried, trainer._line = tmp_path, 3, [], {"step": 3}
         trainer._checkpoints_to_keep, trainer._end_at_budget = None, lambda: None
         trainer.seele = SimpleNamespace(hints=SimpleNamespace(refresh="epoch"))
-        trainer.log = SimpleNamespace(rewind=lambda *_: None)
+        trainer.log = SimpleNamespace(rewind=lambda step, saved: saved | validated)
         trainer.config = OmegaConf.create({"actor_rollout_ref": {"actor": {"strategy": "fsdp"}}})
         trainer.train_dataset = SimpleNamespace(own_solutions=parts["own_solutions"])
         trainer.controller, trainer.planner = Remote(parts["controller"]), parts["planner"]
@@ -468,6 +472,18 @@ def test_every_part_that_learns_is_in_a_checkpoint_and_comes_back(monkeypatch, t
     resumed._load_checkpoint()
     assert {name: part.state for name, part in parts.items()} == states
     assert resumed._carried == [5, 3]
+    # The step was validated after it was saved, before the run was killed.
+    validated |= {"val/accuracy/x": 0.5, "val-core/x": 0.5, "actor/lr": 1.0}
+    resumed, parts = trainer_with(nothing)
+    resumed._load_checkpoint()
+    heard = (3, {"val/accuracy/x": 0.5, "val-core/x": 0.5})
+    assert parts["callbacks"].state == {"learnt": "callbacks", "heard": heard}
+    # Saved after the validation, of which the callbacks' state has heard.
+    trainer._line |= validated
+    trainer._save_checkpoint()
+    resumed, parts = trainer_with(nothing)
+    resumed._load_checkpoint()
+    assert parts["callbacks"].state == {"learnt": "callbacks"}
     other, parts = trainer_with(nothing)
     other.controller.load_state_dict.remote = lambda state: None
     with pytest.raises(CheckpointError, match="another method or other settings"):
@@ -582,12 +598,14 @@ def test_a_request_to_stop_during_a_validation_needs_no_other_step(
     trainer.checkpoint_manager = SimpleNamespace(sleep_replicas=lambda: done.append("engines sleep"))
     trainer._save_checkpoint = lambda: done.append("save")
     (tmp_path / "logs").mkdir()
+    trainer._line = {"accuracy/mean": 0.25}
     trainer._compute_metrics(None, {}, {}, global_steps=20, epoch=0)
     assert (done, trainer.total_training_steps) == (["line"], last_step)
     done.clear()
     (tmp_path / ASKED).touch()
-    trainer._compute_metrics(None, {}, {}, global_steps=20, epoch=0)
+    trainer._compute_metrics(None, {"val/accuracy/x": 0.5}, {}, global_steps=20, epoch=0)
     assert (done, trainer.total_training_steps) == (expected, 20)
+    assert ("val/accuracy/x" in trainer._line) is ("save" in expected), "a resumed run knows what was saved"
     assert has_stopped(tmp_path) is (last_step > 20)
 
 

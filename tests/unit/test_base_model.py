@@ -814,7 +814,7 @@ def test_an_adapter_joins_a_qwen3_model(tmp_path):
 def checkpoints(run, *steps, tracked):
     for step in steps:
         (run / f"global_step_{step}" / "actor").mkdir(parents=True)
-        (run / f"global_step_{step}" / "data.pt").touch()
+        zipfile.ZipFile(run / f"global_step_{step}" / "data.pt", "w").close()  # in torch.save's format
     (run / "latest_checkpointed_iteration.txt").write_text(str(tracked))
     return run
 

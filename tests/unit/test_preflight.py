@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -697,7 +698,7 @@ def test_a_checkpoint_to_resume_from_is_whole_and_of_such_a_run(check, tmp_path)
     )
     for path in (run, checkpoint / "actor", checkpoint):  # the last was being written
         assert refusal(f"{resume}resume_path", path=path) == f"{expected} in it, got '{path}'"
-    (checkpoint / "data.pt").touch()
+    write(checkpoint / "data.pt")
     assert "global_step_10: has no actor shards" in refusal(f"{resume}resume_path", path=checkpoint)
     write(checkpoint / "actor" / "model_world_size_1_rank_0.pt")
     check(
@@ -707,7 +708,7 @@ def test_a_checkpoint_to_resume_from_is_whole_and_of_such_a_run(check, tmp_path)
         assert f"has no effect with trainer.resume_mode={mode}" in refusal(f"{resume}{mode}", path=checkpoint)
     other = tmp_path / "other" / "global_step_5"
     write(other / "actor" / "model_world_size_1_rank_0.pt")
-    (other / "data.pt").touch()
+    write(other / "data.pt")
     assert "is another run's, and" in refusal(f"{resume}resume_path", path=other)
 
 
@@ -764,8 +765,9 @@ def test_a_run_goes_on_with_as_many_gpus_as_it_had(check, tmp_path, method, shar
 
 
 def write(file):
+    """Write an empty archive, in the format of ``torch.save``."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.touch()
+    zipfile.ZipFile(file, "w").close()
 
 
 @pytest.mark.parametrize("override", ["data.train_files=[]", "data.val_files=[]", "data.val_files=null"])

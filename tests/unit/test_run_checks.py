@@ -22,17 +22,20 @@ from seele.data.overlong import Fits
 from seele.data.storage.parquet import set_column
 from seele.data.storage.schema import read_columns, read_problems, write_problems
 from seele.errors import ConfigError, DataError, PluginError
+from seele.maths.model_shapes import HUB_NAMES, SHAPES
 from seele.records import Instance
+from seele.report.run_folder import TRACKER
 from seele.reward.milestones import milestones_of
 from seele_eval.validation import read_conditions
 from seele_models.tokenizer import byte_tokenizer
-from seele_verl import train
+from seele_verl import memory, train
 from seele_verl.checks.method_defaults import main, method_defaults
 from seele_verl.checks.preflight import check_settings
 from seele_verl.checks.verl_settings import check_profiler
 from seele_verl.checks.without_effect import check_part_is_used
 from seele_verl.dataset import ProblemDataset
 from seele_verl.reward_function import VERL_KEYS, adopt_reward_function, check_reward_function
+from seele_verl.runs.checkpoints import step_folder
 from seele_verl.runs.overlong import RECORD, count_fits, describe_fits, keep_problems, write_fits
 from seele_verl.runs.references import has_references, prepare_references
 from seele_verl.settings import read_settings
@@ -618,3 +621,45 @@ def test_milestones_are_found_before_a_solution_is_cut_into_tokens(tmp_path):
         dataset = ProblemDataset(str(tmp_path / "train.parquet"), TOKENIZER, config)
         found = milestones_of(dataset[0]["instance"])
         assert [milestone.value for milestone in found] == ["5", "20"], unit
+
+
+# --- A run that is given again
+
+
+@pytest.mark.parametrize("supervised", [False, True])
+def test_checkpoints_that_are_there_take_no_more_of_the_disk(tmp_path, supervised):
+    config = compose(
+        ["recipe=seele_qwen2.5-7b", f"trainer.default_local_dir={tmp_path}", "seele.sft.epochs=5"]
+    )
+    settings, shape = read_settings(config), SHAPES[HUB_NAMES["Qwen/Qwen2.5-7B"]]
+
+    def counted() -> int:
+        plan = memory.plan_of(config, settings, shape, card=0.0, supervised=supervised, num_problems=80)
+        return plan.checkpoints
+
+    needed = counted()
+    assert needed > 1
+    step_folder(tmp_path, 10).mkdir()
+    assert counted() == needed - 1
+    for step in range(20, 100, 10):
+        step_folder(tmp_path, step).mkdir()
+    assert counted() == 1
+
+
+def test_a_command_that_is_given_again_goes_on_without_a_supervisor_too(tmp_path, monkeypatch):
+    step_folder(tmp_path, 4).mkdir()
+    (tmp_path / TRACKER).write_text("4")
+    begun = []
+    monkeypatch.setattr(
+        train, "run", lambda config, overrides: begun.append((config.trainer, overrides[-2:]))
+    )
+    typed = ["method=grpo", "hardware=cpu", "job=tiny", f"trainer.default_local_dir={tmp_path}"]
+    typed += ["trainer.max_restarts=0", "trainer.resume_mode=disable"]
+    monkeypatch.setattr("sys.argv", ["seele train", *typed])
+    for says_so in ("0", "1"):
+        monkeypatch.setenv("SEELE_GOES_ON", says_so)
+        train.main()
+    (first, last), (again, added) = begun
+    assert (first.resume_mode, last) == ("disable", typed[-2:])
+    assert (again.resume_mode, again.resume_from_path) == ("auto", None)
+    assert added == ["trainer.resume_mode=auto", "trainer.resume_from_path=null"]

@@ -1,6 +1,7 @@
 """What a run leaves and resumes from: checkpoints, logs, run card, progress lines."""
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -10,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -22,13 +24,19 @@ from seele.errors import CheckpointError, ConfigError
 from seele.report.run_folder import STEP_FILE, TRACKER, read_step
 from seele_verl import merge, train
 from seele_verl.runs import card as run_card
-from seele_verl.runs import checkpoints
+from seele_verl.runs import checkpoints, stages
 from seele_verl.runs.live import draw_board, drawn_of, sparkline
 from seele_verl.runs.log import RunLog, tracking, tracking_variables
 from seele_verl.runs.progress import follow_metrics, format_step, terminal_apart_from
-from seele_verl.runs.resume import check_same_run, final_step, prepare_start
+from seele_verl.runs.resume import check_not_finished, check_same_run, final_step, prepare_start
 from seele_verl.runs.stages import only_run_in
 from seele_verl.settings import planned_steps
+
+
+def write_archive(file):
+    """Write a file in the format of ``torch.save``."""
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("data", "state")
 
 
 def save_checkpoint(run, step, *, complete=True):
@@ -36,7 +44,7 @@ def save_checkpoint(run, step, *, complete=True):
     (folder / "actor").mkdir(parents=True)
     checkpoints.save_part(folder, "controller", {"step": step})
     if complete:
-        (folder / "data.pt").touch()
+        write_archive(folder / "data.pt")
         (run / TRACKER).write_text(str(step))
 
 
@@ -66,7 +74,11 @@ def test_without_a_tracker_the_newest_complete_checkpoint_counts(tmp_path, name)
     for step in (10, 20):
         save_checkpoint(tmp_path, step, complete=False)
     assert checkpoints.last_complete_step(tmp_path) is None
-    (checkpoints.step_folder(tmp_path, 10) / name).touch()
+    written = checkpoints.step_folder(tmp_path, 10) / name
+    for torn in (b"", b"PK"):  # the machine died before the disk had it
+        written.write_bytes(torn)
+        assert checkpoints.last_complete_step(tmp_path) is None
+    write_archive(written)
     assert checkpoints.last_complete_step(tmp_path) == 10
     # The folder that it names was removed by hand.
     (tmp_path / TRACKER).write_text("30")
@@ -76,25 +88,31 @@ def test_without_a_tracker_the_newest_complete_checkpoint_counts(tmp_path, name)
 
 def test_a_failed_run_is_told_what_the_same_command_does(tmp_path):
     error = RuntimeError(f"{train.NOT_STARTED}. This could happen because\nthe raylet failed.")
-    said = train.describe_failure(error, tmp_path)
+    said = train.describe_failure(error, tmp_path, [])
     assert re.search(r"too busy to start Ray \(load average [\d.]+, \d+ cores\): wait .*\. No check", said)
     assert said.endswith("No checkpoint yet: the same command starts again")
     save_checkpoint(tmp_path, 10)
-    said = train.describe_failure(RuntimeError("boom"), tmp_path)
+    typed = ["method=seele", "trainer.resume_mode=auto"]
+    said = train.describe_failure(RuntimeError("boom"), tmp_path, typed)
     assert said.startswith("training stopped: RuntimeError: boom; see ") and "busy" not in said
     assert said.endswith("The same command resumes from the last checkpoint")
+    for mode in ("disable", "resume_path"):  # even if a restart has resumed from the run's own checkpoint
+        typed = [f"trainer.resume_mode={mode}", "trainer.resume_mode=auto"]
+        said = train.describe_failure(error, tmp_path, typed)
+        assert "The same command with trainer.resume_mode=auto trainer.resume_from_path=null resumes" in said
 
     class OutOfMemoryError(RuntimeError):
         pass
 
     full = "5 worker(s) were killed due to the node running low on memory. 22.55GB used / 23.54GB limit.\n..."
-    said = train.describe_failure(OutOfMemoryError(f"{full}\nRefer to the documentation on ..."), tmp_path)
+    error = OutOfMemoryError(f"{full}\nRefer to the documentation on ...")
+    said = train.describe_failure(error, tmp_path, [])
     assert "OutOfMemoryError: 5 worker(s) were killed" in said and "22.55GB used / 23.54GB limit" in said
     assert "Refer to" not in said and "end other programs there" in said
     by_ray = RuntimeError(
         "It died.\n\tclass_name: Grader\n\tactor_id: 33\n\tpid: 7\n\tip: 10.0.0.2\nIt is dead."
     )
-    said = train.describe_failure(by_ray, tmp_path)
+    said = train.describe_failure(by_ray, tmp_path, [])
     assert said.startswith("training stopped: process Grader (pid 7, node 10.0.0.2) died: It is dead.; see ")
 
 
@@ -136,6 +154,19 @@ def test_a_checkpoint_that_lost_something_is_passed_over(tmp_path, damage, name,
     assert checkpoints.damaged_checkpoints(tmp_path) == {whole: says}
 
 
+def test_a_checkpoint_without_a_record_does_not_count_after_one_that_has_it(tmp_path):
+    for step in (5, 10):  # of an older release
+        save_checkpoint(tmp_path, step)
+    assert checkpoints.last_complete_step(tmp_path) == 10
+    save_recorded(tmp_path, 20)
+    save_checkpoint(tmp_path, 30)  # the machine died before its record was written
+    assert checkpoints.finished_steps(tmp_path) == [20, 10, 5]
+    assert checkpoints.repair_tracker(tmp_path) == 20
+    with checkpoints.recording_files(checkpoints.step_folder(tmp_path, 30)):
+        (tmp_path / TRACKER).write_text("30")
+    assert checkpoints.last_complete_step(tmp_path) == 30
+
+
 def test_the_disk_has_a_checkpoint_before_another_is_removed(tmp_path, monkeypatch):
     synced, sync = set(), os.fsync
 
@@ -160,12 +191,15 @@ def test_a_checkpoint_that_is_written_again_has_no_record_meanwhile(tmp_path):
 
 
 def test_a_removal_that_is_killed_leaves_no_checkpoint_that_is_taken_for_complete(tmp_path, monkeypatch):
-    for step in (10, 20):
-        save_checkpoint(tmp_path, step)
-    monkeypatch.setattr("shutil.rmtree", lambda folder, ignore_errors: None)
-    checkpoints.drop_all_checkpoints(tmp_path, needed=tmp_path / "base")
+    save_checkpoint(tmp_path, 10)
+    save_recorded(tmp_path, 20)
+    with monkeypatch.context() as killed:
+        killed.setattr("shutil.rmtree", lambda folder, ignore_errors: None)
+        checkpoints.drop_all_checkpoints(tmp_path, needed=tmp_path / "base")
     assert checkpoints.saved_steps(tmp_path) == [10, 20]
     assert checkpoints.repair_tracker(tmp_path) is None
+    assert start_of(tmp_path) is None
+    assert checkpoints.saved_steps(tmp_path) == [], "they would lie there for ever"
 
 
 def test_a_tracker_of_nothing_is_removed(tmp_path):
@@ -358,6 +392,8 @@ def test_a_folder_goes_on_with_its_own_run_only(tmp_path):
     save_checkpoint(run, 10)
     check_same_run(config())
     check_same_run(config("grpo", mode="disable"))
+    run_card.write_run_card(run, {"status": "finished"})
+    check_not_finished(config())  # it has a checkpoint
     for other, said in (
         (config("grpo"), "seele.method: got 'grpo', but .* holds a run with 'seele'"),
         (config(seed=1), "seele.seed: got 1, .* with 0; set it to that, use another"),
@@ -376,6 +412,40 @@ def test_a_folder_goes_on_with_its_own_run_only(tmp_path):
     # Before anything is removed for a new start.
     with pytest.raises(ConfigError, match=r"/sft: the first stage of another method's run"):
         check_same_run(config("grpo", mode="disable"))
+
+
+def test_a_finished_run_without_checkpoints_is_not_erased(tmp_path, monkeypatch):
+    monkeypatch.setattr(stages, "check_run", lambda *_, **__: None)
+
+    def check(mode="auto"):
+        trainer = {"default_local_dir": str(tmp_path), "resume_mode": mode}
+        stages.check_stages(OmegaConf.create({"trainer": trainer, "seele": {"method": "grpo"}}), [])
+
+    log = RunLog(tmp_path)
+    run_card.write_run_card(tmp_path, {"status": "finished"})
+    log.append(0, {"val/accuracy/x": 0.5})
+    check()  # it only validated
+    for step in (1, 2):
+        log.append(step, {})
+    said = "holds a finished run of 2 steps without checkpoints, .*; use another folder, or start again with"
+    for mode in ("auto", "resume_path"):  # a checkpoint of another folder's
+        with pytest.raises(ConfigError, match=said):
+            check(mode)
+    check("disable")
+    run_card.write_run_card(tmp_path, {"status": "failed"})
+    check()
+
+
+def test_a_file_system_without_locks_is_said_to_be_one(tmp_path, monkeypatch, capsys):
+    def flock(file, operation):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    with only_run_in(tmp_path):
+        assert capsys.readouterr().err == ""
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with only_run_in(tmp_path):
+        said = f"the file system of {tmp_path} has no locks (No locks available), so a second run there would"
+        assert said in capsys.readouterr().err
 
 
 def test_a_folder_takes_one_run_until_its_process_ends(tmp_path):
@@ -470,11 +540,14 @@ def test_parameters_are_counted_without_the_weights_too(tmp_path, tied):
     assert with_weights == without == 4 * 64 + 3 * 8 + 3 * 8 * 16 + 3 * 8 + 32 * 8 * (1 if tied else 2)
 
 
-def test_the_card_names_versions_and_hardware(tmp_path):
+def test_the_card_names_versions_hardware_and_job(tmp_path, monkeypatch):
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    assert run_card.describe_environment()["job"] is None
+    monkeypatch.setenv("SLURM_JOB_ID", "41")
     card = run_card.describe_environment()
     run_card.write_run_card(tmp_path, card)
     written = json.loads((tmp_path / "run_card.json").read_text())
-    assert written["versions"]["seele"] and written["versions"]["python"]
+    assert written["versions"]["seele"] and written["versions"]["python"] and written["job"] == "41"
     assert written["hardware"]["cpu_cores"] >= 1 and written["hardware"]["memory_gib"] > 0
 
 
@@ -758,7 +831,7 @@ def test_a_merge_waits_for_another_process_and_takes_its_model(tmp_path, merger,
 
 
 def test_merge_refuses_a_checkpoint_that_is_not_whole(tmp_path, merger, capsys):
-    save_checkpoint(tmp_path, 20)
+    save_recorded(tmp_path, 20)
     save_checkpoint(tmp_path, 10)
     save_checkpoint(tmp_path, 30, complete=False)
     (tmp_path / TRACKER).write_text("20")

@@ -5,6 +5,7 @@ import dataclasses
 import io
 import json
 import shutil
+import zipfile
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -145,7 +146,7 @@ def save_checkpoint(folder: Path) -> None:
     """Make what a start looks for in a checkpoint."""
     (folder / "actor").mkdir(parents=True)
     (folder / "actor" / SHARD).touch()
-    (folder / "data.pt").touch()
+    zipfile.ZipFile(folder / "data.pt", "w").close()  # in the format of torch.save
 
 
 @pytest.fixture
@@ -523,7 +524,7 @@ def test_a_validation_that_is_stopped_keeps_the_checkpoints_that_are_not_measure
         weights = tmp_path / f"global_step_{step}" / "huggingface" / "model.safetensors"
         weights.parent.mkdir(parents=True)
         weights.touch()
-        (weights.parents[1] / "data_0.pt").touch()
+        zipfile.ZipFile(weights.parents[1] / "data_0.pt", "w").close()
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "stop").touch()
     assert measure(test_freq=2, keep=1) == ""

@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,15 @@ from seele_verl.runs.stopping import (
     note_stop,
     sigterm_stops,
 )
-from seele_verl.runs.supervision import FAULT, RESTARTS, Progress, is_fault, reason_to_give_up, supervise
+from seele_verl.runs.supervision import (
+    FAULT,
+    RESTARTS,
+    Progress,
+    gone_on,
+    is_fault,
+    reason_to_give_up,
+    supervise,
+)
 from seele_verl.runs.watchdog import LIFE, Watchdog, show_life
 
 
@@ -175,6 +184,7 @@ def test_a_run_that_is_not_started_again_says_why(drivers, capsys, ends, allowed
         (signal.SIGTERM, [(3, 2, -signal.SIGTERM)], STOPPED),  # before it could hear
         (signal.SIGTERM, [(3, 2, 143)], 143),  # told again
         (signal.SIGINT, [(3, 2, FAULT)], 130),
+        (signal.SIGHUP, [(3, 2, FAULT)], STOPPED),  # its terminal is gone
     ],
 )
 def test_a_run_that_was_told_to_stop_is_not_started_again(drivers, sent, ends, status):
@@ -188,6 +198,78 @@ def test_a_run_that_was_told_to_stop_is_not_started_again(drivers, sent, ends, s
         assert signal.getsignal(sent) is ours
     finally:
         signal.signal(sent, before)
+
+
+def test_a_run_that_its_terminal_may_not_end_is_not_told(drivers):
+    these = drivers((3, 2, FAULT), (9, 8, 0))
+    these.tells = {0: signal.SIGHUP}
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        assert supervised(these.run, max_restarts=9) == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_folder_that_is_out_of_reach_for_a_while_ends_no_run(drivers, monkeypatch):
+    pauses, failures = [], cycle([True, False])
+    monkeypatch.setattr(time, "sleep", pauses.append)
+
+    def out_of_reach_at_first(read):
+        def attempt(folder):
+            if next(failures):
+                raise OSError(116, "Stale file handle")
+            return read(folder)
+
+        return attempt
+
+    for name in ("last_step", "last_complete_step", "read_run_card"):
+        monkeypatch.setattr(supervision, name, out_of_reach_at_first(getattr(supervision, name)))
+    these = drivers((3, 2, FAULT), (3, 2, FAULT), (4, 2, FAULT))
+    assert supervised(these.run, max_restarts=9) == FAULT
+    assert len(these.calls) == 2 and these.calls[1][0][1:] == GOES_ON
+    assert set(pauses) == {supervision.READ_PAUSE_S}
+
+    def out_of_reach(folder):
+        raise OSError(116, "Stale file handle")
+
+    pauses.clear()
+    monkeypatch.setattr(supervision, "last_step", out_of_reach)
+    with pytest.raises(OSError, match="Stale"):
+        supervised(these.run, max_restarts=9)
+    assert sum(pauses) == pytest.approx(60, abs=10), "about a minute"
+
+
+@pytest.mark.parametrize(
+    ("job", "restarts", "says_so", "goes_on"),
+    [
+        ("41", "1", None, True),
+        ("41", "0", None, False),
+        ("41", None, None, False),
+        ("7", "1", None, False),  # an earlier job's run, which this one was told to replace
+        (None, None, "1", True),
+        (None, None, "0", False),
+    ],
+)
+def test_a_command_that_a_launcher_gives_again_goes_on_from_its_own_checkpoint(
+    tmp_path, monkeypatch, job, restarts, says_so, goes_on
+):
+    variables = {"SLURM_JOB_ID": "41", "SLURM_RESTART_COUNT": restarts, "SEELE_GOES_ON": says_so}
+    for name, value in variables.items():
+        if value is None:
+            monkeypatch.delenv(name, raising=False)
+        else:
+            monkeypatch.setenv(name, value)
+    typed = ["trainer.resume_mode=resume_path", "trainer.resume_from_path=RUN/global_step_2"]
+    trainer = {"resume_mode": "resume_path", "resume_from_path": "RUN/global_step_2"}
+    config = OmegaConf.create({"trainer": trainer | {"default_local_dir": str(tmp_path)}})
+    write_run_card(tmp_path, {"job": job})
+    assert gone_on(config, typed) == (config, typed), "nothing is saved yet"
+    (tmp_path / "global_step_4").mkdir()
+    (tmp_path / TRACKER).write_text("4")
+    changed, arguments = gone_on(config, typed)
+    assert arguments == (typed + GOES_ON if goes_on else typed)
+    mode = ("auto", None) if goes_on else ("resume_path", "RUN/global_step_2")
+    assert (changed.trainer.resume_mode, changed.trainer.resume_from_path) == mode
 
 
 def test_an_old_run_in_the_folder_is_not_taken_for_one_that_began(drivers):
@@ -227,8 +309,9 @@ stand_still()
 
 
 def hear_interrupts() -> None:
-    """A shell's background job, as which tests may run, ignores interrupts, and so do its children."""
+    """A background job, as which tests may run, ignores interrupts or hangups, and so do its children."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @contextmanager
@@ -276,14 +359,15 @@ sys.exit(status)
 """
 
 
-def test_a_signal_to_the_parents_group_is_one_request_and_leaves_ray_alone(tmp_path, monkeypatch):
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_the_parents_group_is_one_request_and_leaves_ray_alone(tmp_path, monkeypatch, sent):
     monkeypatch.chdir(tmp_path)
     with parent_of(GROUP, tmp_path, watchdog_minutes=60) as parent:
         parent.stdout.readline()
-        # As `timeout` does: first its child, then the group.
-        os.kill(parent.pid, signal.SIGTERM)
+        # As `timeout` does: first its child, then the group. A shell whose terminal is gone does so too.
+        os.kill(parent.pid, sent)
         time.sleep(0.3)
-        os.killpg(parent.pid, signal.SIGTERM)
+        os.killpg(parent.pid, sent)
         assert parent.stdout.read().strip() == f"status 3 told {signal.SIGTERM.value}"
 
 
@@ -359,6 +443,25 @@ def test_life_is_a_file_that_changes_whatever_the_clocks_say(tmp_path, monkeypat
     (tmp_path / "sft").mkdir()
     RunLog(tmp_path / "sft").append(1, {})
     assert watchdog.silent_minutes() == 0
+
+
+def test_files_that_cannot_be_looked_at_count_as_unchanged(tmp_path, monkeypatch):
+    now, stat = 0.0, Path.stat
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+
+    def out_of_reach(path, **_):
+        raise OSError(116, "Stale file handle")
+
+    (tmp_path / "logs").mkdir()
+    show_life(tmp_path)
+    watchdog = Watchdog(tmp_path)
+    assert watchdog.silent_minutes() == 0
+    now = 120.0
+    monkeypatch.setattr(Path, "stat", out_of_reach)
+    assert watchdog.silent_minutes() == 2
+    now = 180.0
+    monkeypatch.setattr(Path, "stat", stat)
+    assert watchdog.silent_minutes() == 3
 
 
 def test_a_process_that_does_not_compute_is_idle(tmp_path, monkeypatch):

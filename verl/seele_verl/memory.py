@@ -41,6 +41,7 @@ from seele_verl.changes import with_changes
 from seele_verl.checks.cluster import LOCAL, cluster_address
 from seele_verl.checks.command_line import check_job
 from seele_verl.checks.memory_changes import Change, advice, possible_changes, smallest_change
+from seele_verl.runs.checkpoints import saved_steps
 from seele_verl.settings import planned_steps, read_settings, sequence_parallel_size
 
 DENSE = ("llama", "mistral", "qwen2", "qwen3")
@@ -146,7 +147,7 @@ def plan_of(
             ranks_per_node=trainer.n_gpus_per_node,
             policy=policy,
             update=_passes(config, section.actor, rows=seele.sft.batch_size, entropy=False),
-            checkpoints=_supervised_checkpoints(seele),
+            checkpoints=_supervised_checkpoints(config, seele),
             saves_whole_model=True,
         )
     rollout = section.rollout
@@ -344,17 +345,17 @@ def _checkpoints(config: DictConfig, steps: int) -> int:
     kept = trainer.max_actor_ckpt_to_keep
     if kept is None:
         kept = is_timed + (steps // trainer.save_freq if trainer.save_freq > 0 else 0)
-    there = len(list(Path(trainer.default_local_dir).glob("global_step_*")))
-    return max(1, kept + 1 - there)
+    return max(1, kept + 1 - len(saved_steps(Path(trainer.default_local_dir))))
 
 
-def _supervised_checkpoints(seele: SeeleConfig) -> int:
-    """Return how many checkpoints may be on disk at once. All are kept until the last step: one per epoch,
-    which is a lower bound where ``save_freq`` counts steps.
+def _supervised_checkpoints(config: DictConfig, seele: SeeleConfig) -> int:
+    """Return how many checkpoints may be on disk at once, not counting those that already exist. All are kept
+    until the last step: one per epoch, which is a lower bound where ``save_freq`` counts steps.
     """
     every = seele.sft.save_freq
     kept = 1 if every is not None and every < 1 else seele.sft.epochs
-    return kept + (seele.save_every_minutes is not None)
+    there = len(saved_steps(Path(config.trainer.default_local_dir)))
+    return max(1, kept + (seele.save_every_minutes is not None) - there)
 
 
 def _shortage(need: Need, machine: Machine) -> str:

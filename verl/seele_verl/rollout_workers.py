@@ -78,6 +78,8 @@ class RoundsManager(AgentLoopManagerTQ):
         self._losses += 1
         if self._losses > MAX_LOSSES:
             raise RuntimeError(f"{self._losses} rollout workers died in step {self._step}")
+        # One that is only out of reach would go on with problems that its successor begins again.
+        ray.kill(self.agent_loop_workers[index])
         worker = self.agent_loop_workers_class.remote(
             self.config, self.llm_client, self.teacher_client, self.reward_loop_worker_handles
         )

@@ -15,7 +15,7 @@ import sys
 import textwrap
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext, suppress
 from functools import cache, partial
 from pathlib import Path
@@ -59,11 +59,12 @@ from seele_verl.runs.resume import (
 from seele_verl.runs.scratch import scratch_folder
 from seele_verl.runs.stages import describe_stages, stages
 from seele_verl.runs.stopping import STOPPED, RunStopped, has_stopped, is_asked_to_stop, sigterm_stops
-from seele_verl.runs.supervision import FAULT, is_supervised, num_restarts, supervise
+from seele_verl.runs.supervision import FAULT, gone_on, is_supervised, num_restarts, supervise
 from seele_verl.settings import planned_steps
 from seele_verl.sft.run import supervised_steps, train_supervised
 
 LOG = Path("logs") / "train.log"
+RESUME_MODE = "trainer.resume_mode"
 REASON_CHARS = 300
 """Maximum length of a fault's message on the terminal; Ray's continue with guesses at the cause."""
 FULL_BYTES = 64 << 20
@@ -123,7 +124,8 @@ def run(config: DictConfig, overrides: list[str]) -> None:
             _run_stage(stage, overrides, preflight, python)
             folder, last = (Path(each.trainer.default_local_dir).resolve() for each in (stage, config))
             if folder != last and is_asked_to_stop(folder):
-                raise RunStopped(f"stopped on request after the stage in {folder}; the same command goes on")
+                again = f"the same command{_to_resume(overrides)} goes on"
+                raise RunStopped(f"stopped on request after the stage in {folder}; {again}")
 
 
 def set_environment(config: DictConfig) -> None:
@@ -208,7 +210,7 @@ def _run_stage(
                 )
             if last_card:
                 sys.stdout.write(describe_changes(last_card, overrides))
-            _train(config, folder, preflight, resumed_at, python)
+            _train(config, folder, preflight, resumed_at, python, overrides)
         card["status"] = "stopped" if has_stopped(folder) else "finished"
     except KeyboardInterrupt:
         raise  # a run without an end and without a process is interrupted
@@ -223,11 +225,11 @@ def _run_stage(
         with suppress(OSError) if card["status"] == "failed" else nullcontext():
             write_run_card(folder, card)
     if card["status"] == "stopped":
-        saved = last_complete_step(folder)
+        saved, again = last_complete_step(folder), f"the same command{_to_resume(overrides)}"
         raise RunStopped(
             "stopped on request before anything was saved; the same command starts again"
             if saved is None
-            else f"stopped on request; saved after step {saved}, where the same command resumes"
+            else f"stopped on request; saved after step {saved}, where {again} resumes"
         )
 
 
@@ -292,6 +294,7 @@ def _train(
     preflight: Preflight,
     resumed_at: int | None,
     python: Callable[[], str],
+    overrides: Sequence[str],
 ) -> None:
     progress = partial(
         follow_metrics,
@@ -327,11 +330,11 @@ def _train(
                 cause = inner  # Ray wraps what a worker raised, once per process.
             if isinstance(cause, SeeleError):
                 raise cause from error
-            raise TrainingFailed(describe_failure(cause, folder)) from error
+            raise TrainingFailed(describe_failure(cause, folder, overrides)) from error
 
 
-def describe_failure(cause: BaseException, folder: Path) -> str:
-    """Return what ended a run, where to read more, and what the same command does next."""
+def describe_failure(cause: BaseException, folder: Path, overrides: Sequence[str]) -> str:
+    """Return what ended a run, where to read more, and what the command with these overrides does next."""
     lines = str(cause).strip().splitlines() or ["no message"]
     # Most errors end with what happened; those of memory begin with it and end with general advice.
     said = lines[0] if "OutOfMemory" in type(cause).__name__ else lines[-1]
@@ -350,30 +353,38 @@ def describe_failure(cause: BaseException, folder: Path) -> str:
         )
     if (free := shutil.disk_usage(folder).free) < FULL_BYTES:
         remedies.append(f"Its disk is full ({free:,} bytes are left): free space. ")
-    remedies.append(_what_next(folder))
+    remedies.append(_what_next(folder, overrides))
     return f"training stopped: {reason}; see {folder / LOG} for the full traceback. {''.join(remedies)}"
 
 
-def _what_next(folder: Path) -> str:
+def _what_next(folder: Path, overrides: Sequence[str]) -> str:
     if last_complete_step(folder) is None:
         return "No checkpoint yet: the same command starts again"
-    return "The same command resumes from the last checkpoint"
+    return f"The same command{_to_resume(overrides)} resumes from the last checkpoint"
+
+
+def _to_resume(overrides: Sequence[str]) -> str:
+    """Return what a command must also say to resume from the run's last checkpoint; mostly empty."""
+    modes = [each.partition("=")[2] for each in overrides if each.lstrip("+").startswith(f"{RESUME_MODE}=")]
+    says_so = all(mode == "auto" for mode in modes)
+    return "" if says_so else f" with {RESUME_MODE}=auto trainer.resume_from_path=null"
 
 
 # An absolute path, because Hydra takes a relative one for a module if this file is imported (`seele train`).
 @hydra.main(config_path=str(Path(__file__).parent / "config"), config_name="seele", version_base=None)
 def _main(config: DictConfig) -> None:
+    overrides = [*HydraConfig.get().overrides.task]
     try:
         if (config.trainer.max_restarts or config.trainer.watchdog_minutes) and not is_supervised():
             check_verl_settings(config)
             sys.exit(supervise(config, sys.argv[1:]))
-        run(config, list(HydraConfig.get().overrides.task))
+        run(*gone_on(config, overrides))
     except RunStopped as stopped:
         sys.stderr.write(f"{stopped}\n")
         sys.exit(STOPPED)
     except KeyboardInterrupt:
         folder = Path(config.trainer.default_local_dir).resolve()
-        sys.stderr.write(f"interrupted after step {last_step(folder)}. {_what_next(folder)}\n")
+        sys.stderr.write(f"interrupted after step {last_step(folder)}. {_what_next(folder, overrides)}\n")
         sys.exit(128 + signal.SIGINT)
     except (SeeleError, OSError) as error:
         _fail(error)

@@ -553,7 +553,8 @@ class SeeleTrainer(PPOTrainerSync):
             self.log.rewind(0)
         else:
             folder = checkpoint_to_resume(self.config, self.global_steps)
-            self.log.rewind(self.global_steps, saved_line(folder))
+            saved = saved_line(folder)
+            line = self.log.rewind(self.global_steps, saved)
             self._end_at_budget()
             self._carried = load_part(folder, "carried", otherwise=[])
             state, planned = load_part(folder, "controller"), load_part(folder, "planner")
@@ -572,6 +573,10 @@ class SeeleTrainer(PPOTrainerSync):
                     "cannot use; resume with that run's settings, or start from scratch with "
                     "trainer.resume_mode=disable"
                 )
+            validation = {name: value for name, value in line.items() if name.startswith(("val/", "val-"))}
+            if validation and not any(name in saved for name in validation):
+                # The checkpoint was written before this validation, so its callbacks have not heard of it.
+                self.callbacks.on_validation_end(self.global_steps, validation)
 
     def _save_checkpoint(self) -> None:
         # Before verl's part, which writes the tracker last: a checkpoint that the tracker names is complete.
@@ -751,6 +756,7 @@ class SeeleTrainer(PPOTrainerSync):
         if is_asked_to_stop(self.run) and global_steps < self.total_training_steps:
             if self._saved_step != global_steps:
                 self.checkpoint_manager.sleep_replicas()  # saving may need the engines' memory
+                self._line = _scalars(metrics)  # with the validation, of which the callbacks have heard
                 self._save_checkpoint()
             self._stop_after(global_steps)
 

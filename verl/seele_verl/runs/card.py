@@ -108,8 +108,9 @@ def _count_by_configuration(
 
 
 def describe_environment() -> dict[str, Any]:
-    """Return commit, package versions and hardware of this process."""
-    return {"commit": _commit(), "versions": _versions(), "hardware": _hardware()}
+    """Return commit, package versions and hardware of this process, and its Slurm job, None outside one."""
+    job = os.environ.get("SLURM_JOB_ID")
+    return {"commit": _commit(), "versions": _versions(), "hardware": _hardware(), "job": job}
 
 
 def _commit() -> str | None:

@@ -9,6 +9,7 @@ reveals a checkpoint that is damaged later.
 import json
 import os
 import shutil
+import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -63,12 +64,15 @@ def finished_steps(run: Path) -> list[int]:
 
     verl truncates the tracker before it writes it, and before the first checkpoint there is none. If a run is
     killed in between, the newest checkpoint is complete: the data loader's state is a checkpoint's last file.
+    If the machine dies before the record is written, the disk may lack parts of any file. So a checkpoint
+    without one does not count after one that has it; runs of older releases have none.
     """
     last = read_step(run / TRACKER)
-    complete = [step for step in saved_steps(run) if any(_last_files(step_folder(run, step)))]
+    complete = [step for step in saved_steps(run) if _has_last_files(step_folder(run, step))]
     if last is not None and step_folder(run, last).is_dir():
         complete = [*(step for step in complete if step < last), last]
-    return complete[::-1]
+    recorded = [step for step in complete if (step_folder(run, step) / FILES).exists()]
+    return [step for step in complete[::-1] if step in recorded or not recorded or step < recorded[0]]
 
 
 @contextmanager
@@ -115,6 +119,12 @@ def damage_of(checkpoint: Path) -> str:
 def _last_files(checkpoint: Path) -> Iterator[Path]:
     """Return ``data.pt``, or one file per rank of a supervised run."""
     return checkpoint.glob("data*.pt")
+
+
+def _has_last_files(checkpoint: Path) -> bool:
+    """True if a checkpoint has its last files; without a record, in full: they are zip archives."""
+    files = [*_last_files(checkpoint)]
+    return bool(files) and ((checkpoint / FILES).exists() or all(map(zipfile.is_zipfile, files)))
 
 
 def repair_tracker(run: Path) -> int | None:
@@ -204,11 +214,11 @@ def _models_after(run: Path, step: int) -> list[Path]:
 
 
 def _remove(folders: Sequence[Path]) -> None:
-    """Remove checkpoints and merged models. The file that marks a checkpoint as complete is removed first, so
-    that a killed removal leaves none that looks complete.
+    """Remove checkpoints and merged models. The files that mark a checkpoint as complete are removed first:
+    what a killed removal leaves does not look complete, and goes at the next start.
     """
-    for file in [file for folder in folders for file in _last_files(folder)]:
-        file.unlink()
+    for file in [file for folder in folders for file in (*_last_files(folder), folder / FILES)]:
+        file.unlink(missing_ok=True)
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -10,6 +10,7 @@ from seele.methods import METHODS
 from seele.report.run_folder import FIRST_STAGE, TRACKER
 from seele_verl.checks.critic_settings import has_critic
 from seele_verl.lora import check_saved_rank
+from seele_verl.runs.card import read_run_card
 from seele_verl.runs.checkpoints import (
     check_not_among_later,
     damage_of,
@@ -23,7 +24,7 @@ from seele_verl.runs.checkpoints import (
     step_folder,
     step_of,
 )
-from seele_verl.runs.log import METRICS, rows_of
+from seele_verl.runs.log import METRICS, last_step, rows_of
 
 MODEL = "actor_rollout_ref.model.path"
 
@@ -128,6 +129,23 @@ def check_same_run(config: DictConfig) -> None:
         raise ConfigError(
             f"{key}: got {is_now!r}, but {run} holds a run with {was!r}; set it to that, "
             "use another trainer.default_local_dir, or start from scratch with trainer.resume_mode=disable"
+        )
+
+
+def check_not_finished(config: DictConfig) -> None:
+    """Check that the run would not erase one that has finished.
+
+    Raises:
+        ConfigError: The run folder holds a finished run without a checkpoint that this one could go on from.
+    """
+    run = Path(config.trainer.default_local_dir).resolve()
+    if config.trainer.resume_mode == "disable" or read_run_card(run).get("status") != "finished":
+        return
+    if last_complete_step(run) is None and (steps := last_step(run)):
+        raise ConfigError(
+            f"trainer.default_local_dir: {run} holds a finished run of {steps} steps without checkpoints, "
+            "and its metrics and rollouts would be removed; use another folder, or start again with "
+            "trainer.resume_mode=disable"
         )
 
 

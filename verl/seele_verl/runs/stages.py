@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 import socket
+import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
@@ -36,7 +37,7 @@ from seele_verl.checks.verl_settings import check_verl_settings
 from seele_verl.merge import merge_checkpoint
 from seele_verl.runs.card import RUN_CARD, read_run_card
 from seele_verl.runs.checkpoints import check_not_among_later, drop_all_checkpoints
-from seele_verl.runs.resume import check_same_run
+from seele_verl.runs.resume import check_not_finished, check_same_run
 from seele_verl.settings import read_settings
 from seele_verl.sft.preflight import VERL_SETTINGS_OF_ROLLOUTS
 
@@ -77,8 +78,11 @@ def _lock(file: IO[str], folder: Path) -> None:
             f"trainer.default_local_dir: {file.read() or 'another process'} trains in {folder}; wait for its "
             "end, or use another folder"
         ) from None
-    except OSError:
-        pass  # a file system without locks
+    except OSError as error:
+        sys.stderr.write(
+            f"warning: trainer.default_local_dir: the file system of {folder} has no locks "
+            f"({error.strerror}), so a second run there would not be noticed; do not start one\n"
+        )
 
 
 SFT, RL = FIRST_STAGE, "rl"
@@ -108,6 +112,7 @@ def check_stages(
     if not has_two_stages(config):
         checked = check_run(config, overrides, machine=machine)
         check_same_run(config)
+        check_not_finished(config)
         return [(config, checked)]
     seele = read_settings(config)
     check_method(seele)
@@ -127,6 +132,8 @@ def check_stages(
     second = with_changes(second, {"actor_rollout_ref.model.path": str(run / SFT / MERGED)})
     for stage in (first, second):
         check_same_run(stage)
+    # A first stage that has finished is left out, with or without its checkpoints.
+    check_not_finished(second)
     return [*firsts, (second, checked)]
 
 

@@ -16,18 +16,21 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from types import FrameType
+from typing import TypeVar
 
 import psutil
 from omegaconf import DictConfig
 
 from seele.child import Handler, handling
 from seele.report.run_folder import FIRST_STAGE
+from seele_verl.changes import with_changes
 from seele_verl.runs.card import RUN_CARD, read_run_card
 from seele_verl.runs.checkpoints import last_complete_step
 from seele_verl.runs.log import last_step
@@ -37,13 +40,18 @@ from seele_verl.runs.watchdog import Watchdog, write_stacks
 
 RESTARTS = "SEELE_RESTARTS"
 """Variable of a driver that has a parent: how often the run was restarted."""
+GOES_ON = "SEELE_GOES_ON"
+"""Variable that a launcher sets to 1 when it repeats the command of a run that had begun."""
 FAULT = 1
 """Exit status of a driver whose run had started and failed."""
 POLL_S = 1.0
 GRACE_S = 10.0
 """Time that processes have to end by themselves, after their driver."""
+READS, READ_PAUSE_S = 12, 5.0
+"""How often the run folder is read, and the time between: its file system may be out of reach for a while."""
 ON_PARENTS_DEATH = 1
 """PR_SET_PDEATHSIG of ``prctl``."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +69,7 @@ class Orders:
 
     def __init__(self) -> None:
         self.told: int | None = None
-        """The last SIGTERM or SIGINT."""
+        """The last SIGTERM or SIGINT; SIGTERM after a SIGHUP."""
         self._driver: subprocess.Popen[bytes] | None = None
 
     def follow(self, driver: "subprocess.Popen[bytes]") -> None:
@@ -71,10 +79,10 @@ class Orders:
             driver.terminate()
 
     def terminate(self, number: int, frame: FrameType | None) -> None:
-        """Tell the driver alone, which saves with the help of its other processes."""
-        self.told = number
+        """Send the driver alone SIGTERM; it saves with the help of its other processes."""
+        self.told = signal.SIGTERM
         if self._driver is not None:
-            self._driver.send_signal(number)
+            self._driver.terminate()
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
         """Interrupt the driver's group, as Ctrl-C would if it were in the terminal's foreground."""
@@ -103,6 +111,7 @@ def heard_orders() -> Iterator[Orders]:
     orders = Orders()
     handlers: dict[int, Handler] = {
         signal.SIGTERM: orders.terminate,
+        signal.SIGHUP: orders.terminate,
         signal.SIGINT: orders.interrupt,
         signal.SIGTSTP: orders.pause,
     }
@@ -159,9 +168,9 @@ def _supervise(config: DictConfig, arguments: Sequence[str], orders: Orders) -> 
     run, stage, used = Path(config.trainer.default_local_dir).resolve(), "", 0
     before, saved_before = None, None
     allowed, minutes = config.trainer.max_restarts, config.trainer.watchdog_minutes or math.inf
+    cards = _cards(run)
     for restarts in count():
-        cards = _cards(run)
-        goes_on = goes_on_arguments(run) if restarts else []
+        goes_on = _patiently(goes_on_arguments, run) if restarts else []
         command = [sys.executable, "-m", "seele_verl.train", *arguments, *goes_on]
         with scratch_folder():
             environment = os.environ | {RESTARTS: str(restarts)}
@@ -169,14 +178,15 @@ def _supervise(config: DictConfig, arguments: Sequence[str], orders: Orders) -> 
         as_a_shell_has_it = 128 - status if status < 0 else status
         # SIGTERM ends a driver that does not listen yet, or is between two stages.
         is_stopped = orders.told == signal.SIGTERM == -status
-        cards_now = _cards(run)
+        cards_now = _patiently(_cards, run)
         written = [each for each, when in cards_now.items() if cards.get(each) != when]
         never_began = cards_now == cards and not restarts and orders.told is None
         if not is_stopped and (not is_fault(status) or never_began):
             return as_a_shell_has_it
         # In one driver's life, the first stage comes first.
         stage = next(iter(written), stage)
-        now, saved = Progress(stage, last_step(run / stage)), (stage, last_complete_step(run / stage))
+        now = Progress(stage, _patiently(last_step, run / stage))
+        saved = (stage, _patiently(last_complete_step, run / stage))
         said = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
         stopped = f"the driver ended with {said} after step {now.step}"
         if orders.told is not None:
@@ -184,13 +194,13 @@ def _supervise(config: DictConfig, arguments: Sequence[str], orders: Orders) -> 
             return STOPPED if orders.told == signal.SIGTERM else 128 + orders.told
         used = used if saved == saved_before else 0
         if why := reason_to_give_up(now, before, restarts=used, allowed=allowed):
-            card = read_run_card(run / stage) if written else {}
+            card = _patiently(read_run_card, run / stage) if written else {}
             error = card.get("error", said).partition("; see ")[0]
             sys.stderr.write(f"{stopped}; the run is not restarted: {why}. The last fault: {error}\n")
             return as_a_shell_has_it
         used += 1
         sys.stderr.write(f"{stopped}; restart {used} of {allowed}\n")
-        before, saved_before = now, saved
+        before, saved_before, cards = now, saved, cards_now
     raise AssertionError("the loop ends by returning")
 
 
@@ -198,6 +208,35 @@ def goes_on_arguments(run: Path) -> list[str]:
     """Return extra driver arguments, to resume from a checkpoint that the run has made itself."""
     has_saved = any(last_complete_step(folder) is not None for folder in (run, run / FIRST_STAGE))
     return ["trainer.resume_mode=auto", "trainer.resume_from_path=null"] if has_saved else []
+
+
+def is_given_again(run: Path) -> bool:
+    """True if a launcher repeats the command of a run that had begun: it says so, or is a Slurm job that was
+    queued again, which keeps its number. What an earlier job left in the folder is another run's.
+    """
+    is_requeued = int(os.environ.get("SLURM_RESTART_COUNT") or 0) > 0
+    jobs = (read_run_card(folder).get("job") for folder in (run, run / FIRST_STAGE))
+    return os.environ.get(GOES_ON) == "1" or (is_requeued and os.environ.get("SLURM_JOB_ID") in jobs)
+
+
+def gone_on(config: DictConfig, arguments: Sequence[str]) -> tuple[DictConfig, list[str]]:
+    """Return the driver's configuration and arguments with ``goes_on_arguments`` if its command is given
+    again.
+    """
+    run = Path(config.trainer.default_local_dir).resolve()
+    if not is_given_again(run) or not (goes_on := goes_on_arguments(run)):
+        return config, [*arguments]
+    changes = {"trainer.resume_mode": "auto", "trainer.resume_from_path": None}
+    return with_changes(config, changes), [*arguments, *goes_on]
+
+
+def _patiently(read: Callable[[Path], T], folder: Path) -> T:
+    """Return what ``read`` finds in a folder, which may be out of reach for up to a minute."""
+    for _ in range(READS - 1):
+        with suppress(OSError):
+            return read(folder)
+        time.sleep(READ_PAUSE_S)
+    return read(folder)
 
 
 def _cards(run: Path) -> dict[str, int]:

@@ -58,8 +58,13 @@ class Watchdog:
         return None if seen is None else (time.monotonic() - seen[1]) / 60
 
     def silent_minutes(self) -> float:
-        """Return the minutes since the present state was first seen."""
-        now = [file.stat().st_mtime_ns if file.exists() else 0 for file in self._files]
+        """Return the minutes since the present state was first seen. While their file system is out of reach,
+        files count as unchanged.
+        """
+        try:
+            now = [file.stat().st_mtime_ns if file.exists() else 0 for file in self._files]
+        except OSError:
+            now = self._seen
         if now != self._seen:
             self._seen, self._since = now, time.monotonic()
         return (time.monotonic() - self._since) / 60
