@@ -83,14 +83,16 @@ def leaderboard(tasks: Sequence[str], added: Added) -> str:
 
 def result(task: str, cost: str, added: Mapping[str, Sequence[Path]]) -> Result | None:
     """Return a task's arms at equal cost, with those that other tasks lend it and without ablations; None
-    without runs of its own, without GRPO, or with fewer than two. Prints remarks on ``added`` to stderr.
+    without runs of its own, without GRPO on all of the plan's seeds, or with fewer than two. Prints
+    remarks on ``added`` to stderr.
     """
     split = split_of(task, "heldout")
     plan = load_plan()
     arms = [*plan["arms"], *plan["credit"], *plan["published"], *plan["released"]]
     runs = {**stored_runs(with_lenders(task, plan), arms), **added}
     reference = reference_of(task)
-    if reference not in runs or not (added or stored_runs(task, arms)):
+    is_finished = len(runs.get(reference, ())) >= len(plan["tasks"][task]["seeds"])
+    if not is_finished or not (added or stored_runs(task, arms)):
         return None
     own = {folder for folders in added.values() for folder in folders}
 
