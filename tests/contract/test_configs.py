@@ -417,7 +417,7 @@ def planned(tmp_path, monkeypatch):
         counts = {"num_unhintable": 0, "num_validation": 1, "num_validation_trained_on": 0}
         return Preflight(seele=read_settings(config), num_problems=40, fits=fits, **counts)
 
-    def go(config, folder, preflight, resumed_at, python):
+    def go(config, folder, preflight, resumed_at, python, overrides):
         seen.append((config, (folder / RESOLVED).read_text()))
         # verl may write to its own copy, but not to the plan.
         verls = with_changes(config, {})

@@ -59,6 +59,7 @@ def task_runner() -> type:
     from seele.methods.interleave import FailedProblems
     from seele.methods.loss_terms import LossTerms
     from seele.methods.sources import build_source
+    from seele_verl.cost_meter import CostMeter
     from seele_verl.losses import seele_loss
     from seele_verl.runner import SeeleTaskRunner
     from seele_verl.trainer import SeeleTrainer
@@ -85,6 +86,7 @@ def task_runner() -> type:
             self.credit = MilestoneCredit(self.seele.credit) if self.seele.credit.walks else None
             self.failed = FailedProblems(count) if (count := self.seele.interleave.problems) else None
             self.use_reference_policy, self.use_critic = need_reference_policy(config), need_critic(config)
+            self.cost_meter = CostMeter(config, seele, self.source, has_critic=self.use_critic)
             ray.get(self.controller.__ray_call__.remote(change_controller, self.seele))
             for worker in self.agent_loop_manager.agent_loop_workers:
                 ray.get(worker.__ray_call__.remote(change_worker, config))
