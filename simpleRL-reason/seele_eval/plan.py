@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from seele.config.build import from_mapping
 from seele.config.settings import RewardConfig
@@ -106,6 +106,13 @@ class Plan:
     """Stamps of the model's files from before they were hashed; empty for a server."""
 
 
+class ModelFiles(NamedTuple):
+    """Files that decide what a model answers."""
+
+    weights: list[Path]
+    settings: list[Path]
+
+
 def make_plan(arguments: Arguments) -> Plan:
     """Find and check everything except what only the engine knows.
 
@@ -137,7 +144,8 @@ def make_plan(arguments: Arguments) -> Plan:
     grader = _describe_grader(reward)
     tasks = choose_tasks(arguments, defaults)  # may wait for the hub
     _check_judges(tasks, reward.grader)
-    stamps = stamp(_model_files(model, arguments))
+    files = _find_files(model, arguments)
+    stamps = stamp([*files.weights, *files.settings])
     return Plan(
         name=arguments.name or (_runs_own(arguments) or Path(model)).name,
         out=out,
@@ -145,7 +153,7 @@ def make_plan(arguments: Arguments) -> Plan:
         draws=tuple(plan_draws(tasks, arguments, template, stop, chat, reading)),
         settings=settings,
         conditions={
-            **_describe_model(model, arguments),
+            **_describe_model(model, arguments, files),
             "hinted": False,
             "template": template,
             "template_text": None if template == CHAT else template_text(template),
@@ -379,20 +387,20 @@ def _describe_grader(reward: RewardConfig) -> dict[str, Any]:
     return described | {name: value for name, value in settings.items() if value != defaults[name]}
 
 
-def _model_files(model: str, arguments: Arguments) -> list[Path]:
+def _find_files(model: str, arguments: Arguments) -> ModelFiles:
+    """Return the files of the model; empty for a server."""
     if arguments.server:
-        return []
+        return ModelFiles([], [])
     folder = find_model(model, revision=arguments.revision)
-    return [*find_weights(folder), *find_settings(folder)]
+    return ModelFiles(find_weights(folder), find_settings(folder))
 
 
-def _describe_model(model: str, arguments: Arguments) -> dict[str, Any]:
+def _describe_model(model: str, arguments: Arguments, files: ModelFiles) -> dict[str, Any]:
     """Facts that identify the model."""
     if arguments.server:
         return {"model": model, "server": arguments.server, "served_model": model}
-    folder = find_model(model, revision=arguments.revision)
     return {
         "model": model,
-        "weights_sha256": {file.name: file_sha256(file) for file in find_weights(folder)},
-        "files_sha256": {file.name: file_sha256(file) for file in find_settings(folder)},
+        "weights_sha256": {file.name: file_sha256(file) for file in files.weights},
+        "files_sha256": {file.name: file_sha256(file) for file in files.settings},
     }

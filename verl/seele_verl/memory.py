@@ -345,7 +345,7 @@ def _checkpoints(config: DictConfig, steps: int) -> int:
     kept = trainer.max_actor_ckpt_to_keep
     if kept is None:
         kept = is_timed + (steps // trainer.save_freq if trainer.save_freq > 0 else 0)
-    return max(1, kept + 1 - len(saved_steps(Path(trainer.default_local_dir))))
+    return _still_to_come(config, kept + 1)
 
 
 def _supervised_checkpoints(config: DictConfig, seele: SeeleConfig) -> int:
@@ -354,8 +354,12 @@ def _supervised_checkpoints(config: DictConfig, seele: SeeleConfig) -> int:
     """
     every = seele.sft.save_freq
     kept = 1 if every is not None and every < 1 else seele.sft.epochs
-    there = len(saved_steps(Path(config.trainer.default_local_dir)))
-    return max(1, kept + (seele.save_every_minutes is not None) - there)
+    return _still_to_come(config, kept + (seele.save_every_minutes is not None))
+
+
+def _still_to_come(config: DictConfig, most: int) -> int:
+    """Return how many of ``most`` checkpoints are not on disk yet, at least 1."""
+    return max(1, most - len(saved_steps(Path(config.trainer.default_local_dir))))
 
 
 def _shortage(need: Need, machine: Machine) -> str:

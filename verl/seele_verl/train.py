@@ -59,12 +59,18 @@ from seele_verl.runs.resume import (
 from seele_verl.runs.scratch import scratch_folder
 from seele_verl.runs.stages import describe_stages, stages
 from seele_verl.runs.stopping import STOPPED, RunStopped, has_stopped, is_asked_to_stop, sigterm_stops
-from seele_verl.runs.supervision import FAULT, gone_on, is_supervised, num_restarts, supervise
+from seele_verl.runs.supervision import (
+    FAULT,
+    FROM_LAST_CHECKPOINT,
+    gone_on,
+    is_supervised,
+    num_restarts,
+    supervise,
+)
 from seele_verl.settings import planned_steps
 from seele_verl.sft.run import supervised_steps, train_supervised
 
 LOG = Path("logs") / "train.log"
-RESUME_MODE = "trainer.resume_mode"
 REASON_CHARS = 300
 """Maximum length of a fault's message on the terminal; Ray's continue with guesses at the cause."""
 FULL_BYTES = 64 << 20
@@ -365,9 +371,11 @@ def _what_next(folder: Path, overrides: Sequence[str]) -> str:
 
 def _to_resume(overrides: Sequence[str]) -> str:
     """Return what a command must also say to resume from the run's last checkpoint; mostly empty."""
-    modes = [each.partition("=")[2] for each in overrides if each.lstrip("+").startswith(f"{RESUME_MODE}=")]
+    modes = [
+        each.partition("=")[2] for each in overrides if each.lstrip("+").startswith("trainer.resume_mode=")
+    ]
     says_so = all(mode == "auto" for mode in modes)
-    return "" if says_so else f" with {RESUME_MODE}=auto trainer.resume_from_path=null"
+    return "" if says_so else f" with {' '.join(FROM_LAST_CHECKPOINT)}"
 
 
 # An absolute path, because Hydra takes a relative one for a module if this file is imported (`seele train`).

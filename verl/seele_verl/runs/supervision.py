@@ -42,6 +42,8 @@ RESTARTS = "SEELE_RESTARTS"
 """Variable of a driver that has a parent: how often the run was restarted."""
 GOES_ON = "SEELE_GOES_ON"
 """Variable that a launcher sets to 1 when it repeats the command of a run that had begun."""
+FROM_LAST_CHECKPOINT = ("trainer.resume_mode=auto", "trainer.resume_from_path=null")
+"""Overrides under which a command resumes from its run's last checkpoint."""
 FAULT = 1
 """Exit status of a driver whose run had started and failed."""
 POLL_S = 1.0
@@ -207,7 +209,7 @@ def _supervise(config: DictConfig, arguments: Sequence[str], orders: Orders) -> 
 def goes_on_arguments(run: Path) -> list[str]:
     """Return extra driver arguments, to resume from a checkpoint that the run has made itself."""
     has_saved = any(last_complete_step(folder) is not None for folder in (run, run / FIRST_STAGE))
-    return ["trainer.resume_mode=auto", "trainer.resume_from_path=null"] if has_saved else []
+    return [*FROM_LAST_CHECKPOINT] if has_saved else []
 
 
 def is_given_again(run: Path) -> bool:
