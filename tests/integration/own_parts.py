@@ -1,4 +1,4 @@
-"""Parts as a user would write them: source, loss term, baseline, rewards and callback."""
+"""Parts as a user would write them: source, loss term, baseline, rewards, curriculum and callback."""
 
 from seele.callbacks import Callback
 from seele.losses.term import Axis, LossTerm
@@ -53,6 +53,31 @@ def second_tier_helps(data_source, solution_str, ground_truth, extra_info):
 def answer_in_ascii(data_source, solution_str, ground_truth, extra_info):
     """Right are responses with the answer in ASCII; a broken character does not give its token back."""
     return solution_str.isascii() and f"\\boxed{{{ground_truth}}}" in solution_str
+
+
+class SameProblems:
+    """Roll out the first problems of the training data in every step."""
+
+    name = "same_problems"
+    epochs = None
+
+    def __init__(self, rows, *, columns, seed):
+        self.problems = range(len(rows))
+
+    def draw(self, num_problems, *, postponed=(), pruned=()):
+        return [problem for problem in self.problems if problem not in postponed][:num_problems]
+
+    def observe(self, signal_of_problem):
+        pass
+
+    def state_dict(self):
+        return {}
+
+    def load_state_dict(self, state):
+        pass
+
+    def metrics(self):
+        return {}
 
 
 class Counter(Callback):

@@ -17,6 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from seele.data.storage.files import read_json_lines
 from seele.data.storage.schema import read_problems, write_problems
+from seele.hints.next_milestone import NextMilestoneController
 from seele.hints.paper import PaperController
 from seele.methods import METHODS
 from seele.plugins import find_part
@@ -39,6 +40,10 @@ OWN_PARTS = (
     f'seele.loss_terms=[{{term:"{OWN}:FirstTokens",coefficient:0.1,settings:{{first:2}}}}]'
 )
 EXAMPLES = Path(__file__).parents[2] / "examples"
+NEXT_MILESTONES = (
+    f"{MILESTONES} seele.hints.controller=next_milestone replay=successes "
+    f"seele.curriculum.name={OWN}:SameProblems"
+)
 OWN_REWARD = (
     "method=seele seele.hints.rounds=2 seele.reward.correct_from=0.5 "
     f"seele.reward.grader={EXAMPLES}/own_reward/reward.py:compute_score +seele.reward.kwargs.most=0.3"
@@ -55,6 +60,8 @@ SCAF_GRPO = (
 )
 THROW_AWAY = ("ghpo", "sage", "bread", "scaf_grpo")
 """Methods that roll a problem out again if it fails."""
+GIVEN = ("luffy", "rl_sft_loss", "exgrpo", "own parts", "next milestones")
+"""Methods whose groups hold responses that no round generated."""
 WITHOUT_KL = ("rloo", "drgrpo", "gspo", "cispo", "asymre", "opmd", "judge", "ghpo", "sage", "relift")
 """Methods whose update leaves uninformative rows out."""
 TURNS = {
@@ -92,6 +99,8 @@ TURNS = {
     "seele": [EVERYTHING] * 2,
     "own reward": [OWN_REWARD],
     "judge": [JUDGE],
+    "next milestones": [NEXT_MILESTONES] * 2,
+    "selected milestones": [f"{MILESTONES} selection=lze seele.selection.warmup_epochs=0"],
     # It rolls out until enough groups disagree, which they do once the policy is right more often.
     "dapo": ["method=dapo"],
 }
@@ -216,7 +225,7 @@ def test_trained_tokens_are_counted_in_three_ways(steps):
                 assert math.isfinite(line["actor/entropy_loss"]), method
             if method == "own parts":
                 assert informative == packed, "its own term may learn from any row"
-            if method in ("dapo", "luffy", "rl_sft_loss", "exgrpo", "relift", "own parts"):
+            if method in GIVEN or method in ("dapo", "relift"):
                 continue  # a problem may begin twice, and given responses do not state their length
             trained_rows = [row for row in rows if row["advantage"] is not None]
             if method in ("after failure", "mfc", "ghpo", "sage", "scaf_grpo"):
@@ -227,7 +236,7 @@ def test_trained_tokens_are_counted_in_three_ways(steps):
             assert packed == packed_tokens_of(trained_rows, in_response=method in ("prefix_rft", "trapo")), (
                 method
             )
-            if method in ("ppo", "ppo without sec", "prefix_rft", "trapo", "milestones", "opsd"):
+            if "milestones" in method or method in ("ppo", "ppo without sec", "prefix_rft", "trapo", "opsd"):
                 continue  # a row has more than one advantage, or is learnt without one
             imitates = method in ("seele", "seele_paper", "uft", "own reward")
             left = [row for row in trained_rows if row["advantage"] or (imitates and row["hint_tokens"])]
@@ -250,7 +259,8 @@ def test_the_composition_of_groups_is_the_methods(steps):
         ]
         for method, of_method in steps.items()
     }
-    assert on_off_hinted.pop("exgrpo")[0] == (8, 0)
+    for method in ("exgrpo", "next milestones"):
+        assert on_off_hinted.pop(method)[0] == (8, 0), "only later steps replay"
     for method in ("luffy", "rl_sft_loss", "own parts"):
         assert on_off_hinted.pop(method) == [(7, 1)]
     assert {pair for pairs in on_off_hinted.values() for pair in pairs} == {(8, 0)}
@@ -560,6 +570,42 @@ def test_each_segment_has_its_own_advantage_and_the_terminal_no_warning(steps):
         assert row["token_advantages"] == [round(row["advantage"], 4)] * row["generated_tokens"]
         # On a CPU the engine's log-probabilities are the trainer's.
         assert row["token_log_ratios"] == [0.0] * row["generated_tokens"]
+
+
+def test_hints_end_before_steps_of_even_odds_and_last_successes_are_replayed(steps):
+    controller, succeeded = NextMilestoneController(), {}
+    for index, (line, rows) in enumerate(steps["next milestones"]):
+        replayed = {row["instance_id"]: row["text"] for row in rows if row["origin"] == "replay"}
+        assert replayed.keys() == succeeded.keys() and len(replayed) == 8 * line["group/off_policy"]
+        assert all(text in succeeded[name] for name, text in replayed.items())
+        controller.begin_step(index)
+        for name, group in groups_of(rows).items():
+            generated, num_steps = [row for row in group if row["origin"] == "policy"], group[0]["num_steps"]
+            legal = [shown / num_steps for shown in range(num_steps)]
+            hint = controller.next_hint_ratio(name, round_index=0, legal_ratios=legal)
+            assert {row["hint_ratio"] for row in generated} == {hint}
+            passed = sum(row["segments"][0][3] for row in generated)
+            controller.observe(name, hint_ratio=hint, num_correct=passed, num_rollouts=len(generated))
+            controller.end_visit(name)
+        succeeded = defaultdict(set)
+        for row in rows:
+            if row["reward"]:
+                succeeded[row["instance_id"]].add(row["text"])
+    assert line["group/hinted"] > 0 and line["group/off_policy"] > 0
+
+
+def test_a_selection_goes_with_credit(steps):
+    ((line, rows),) = steps["selected milestones"]
+    told_apart = 0
+    for group in groups_of(rows).values():
+        is_trained = {row["advantage"] is not None for row in group}
+        assert len(is_trained) == 1, "a group is trained on whole or not at all"
+        for row in group:
+            assert ("token_advantages" in row) is (row["advantage"] is not None)
+            told_apart += len({*row.get("token_advantages", ())}) > 1
+    selected = sum(row["advantage"] is not None for row in rows) / 8
+    assert selected == line["selection/selected_groups"] <= 4
+    assert bool(told_apart) == bool(selected)
 
 
 def flat(state, at: str = "") -> dict:

@@ -487,7 +487,7 @@ class SeeleTrainer(PPOTrainerSync):
                 self._advantages[uid][rollout_index] = float(advantage_T[-1])
                 sizes[uid][rollout_index] = float(advantage_T.abs().mean())
         self._tokens = defaultdict(dict)
-        if self.seele.dump_tokens:
+        if self.seele.dump_tokens and not self._nothing_to_learn:
             for key, columns in token_columns(batch, self.tokenizer.batch_decode).items():
                 uid, rollout_index = parse_row_key(key)
                 self._tokens[uid][rollout_index] = columns
