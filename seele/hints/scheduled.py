@@ -184,6 +184,7 @@ class EachHint(ScheduledController):
         return [self._plan(request, num_rollouts) for request in requests]
 
     def _plan(self, request: RoundRequest, num_rollouts: int) -> tuple[HintShare, ...]:
+        self._beginning(request.instance_id, request.round_index)
         none, *hints = sorted(request.legal_ratios)
         if request.round_index == 0 or self._step <= self._warmup_steps or not hints:
             return (HintShare(none, num_rollouts),)

@@ -34,8 +34,6 @@ FUSED_CHUNK = 512
 """Tokens whose logits exist at once (``FusedLinearForPPO``, verl/utils/experimental/torch_functional.py)."""
 ENTROPY_CHUNK = 2048
 """verl's ``entropy_from_logits_chunk_size``."""
-BALANCE = 24_576.0
-"""verl balances micro-batches by work, 24576 n + n^2 for n tokens (utils/seqlen_balancing.py, line 46)."""
 BUCKET = 2048 * 2.0**20
 """verl's ``update_weights_bucket_megabytes``: weights in transfer to the engine."""
 TRAINER_PROCESS, ENGINE_PROCESS, WORKER_PROCESS, OTHER_PROCESSES = 4 * GIB, 4 * GIB, 1.5 * GIB, 6 * GIB
@@ -51,7 +49,9 @@ class Passes:
     """How a model computes, which determines its activations and logits."""
 
     tokens: int
-    """Largest number of tokens per micro-batch and GPU (verl's ``..._max_token_len_per_gpu``)."""
+    """Largest number of tokens per micro-batch and GPU (verl's ``..._max_token_len_per_gpu``, which verl
+    0.9.1 never exceeds: utils/seqlen_balancing.py, ``rearrange_micro_batches``).
+    """
     longest: int
     """Tokens of the longest sequence."""
     has_head: bool = True
@@ -64,14 +64,6 @@ class Passes:
     """True if layers are recomputed in the backward pass."""
     width: int = 2
     """Bytes per number in the passes: 2 in bfloat16."""
-
-    @property
-    def packed_tokens(self) -> float:
-        """Tokens that a micro-batch may actually hold. verl's limit fixes the number of micro-batches, which
-        are balanced by work, so one of short sequences holds more tokens than one of long ones. Lengths are
-        assumed to be uniform up to the longest; the average work per token is then that of 2/3 of it.
-        """
-        return self.tokens * (1.0 + 2.0 / 3.0 * self.longest / BALANCE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +160,7 @@ def kept_activations(shape: ModelShape, passes: Passes) -> float:
     of every layer, without it everything that the layers compute.
     """
     per_layer = passes.width * shape.hidden_size if passes.has_checkpointing else layer_token(shape, passes)
-    return passes.packed_tokens * shape.num_hidden_layers * per_layer
+    return passes.tokens * shape.num_hidden_layers * per_layer
 
 
 def layer_token(shape: ModelShape, passes: Passes) -> float:
@@ -185,13 +177,13 @@ def layer_token(shape: ModelShape, passes: Passes) -> float:
 def layer_backward(shape: ModelShape, passes: Passes) -> float:
     """Bytes of one layer in its backward pass: what it saved, and the gradients of its three wide tensors."""
     gradients = passes.width * 3.0 * shape.intermediate_size
-    return passes.packed_tokens * (layer_token(shape, passes) + gradients)
+    return passes.tokens * (layer_token(shape, passes) + gradients)
 
 
 def layer_forward(shape: ModelShape, passes: Passes) -> float:
     """Bytes of one layer without gradients: its input, a norm in fp32, and the MLP's three wide tensors."""
     per_token = (8.0 + 2.0 * passes.width) * shape.hidden_size + 3.0 * passes.width * shape.intermediate_size
-    return passes.packed_tokens * per_token
+    return passes.tokens * per_token
 
 
 def head(shape: ModelShape, passes: Passes, *, with_gradient: bool) -> float:
@@ -206,8 +198,8 @@ def head(shape: ModelShape, passes: Passes, *, with_gradient: bool) -> float:
     verl's functions.
     """
     if not passes.has_head:
-        return passes.packed_tokens * 8.0
-    tokens, width, vocab = passes.packed_tokens, passes.width, shape.vocab_size
+        return passes.tokens * 8.0
+    tokens, width, vocab = passes.tokens, passes.width, shape.vocab_size
     has_entropy = passes.entropy != "none"
     last_hidden = (3.0 if with_gradient else 1.0) * width * shape.hidden_size * tokens
     if passes.is_fused:
@@ -225,8 +217,9 @@ def head(shape: ModelShape, passes: Passes, *, with_gradient: bool) -> float:
 
 
 def update_peak(model: Trained, passes: Passes) -> dict[str, float]:
-    """An update's parts at its peak: at the output layer, before any layer's gradients exist, or in the
-    backward pass of a layer.
+    """An update's parts at its peak: at the output layer, before any layer's gradients exist, in the backward
+    pass of a layer, or in Adam's step, which takes the square roots of all second moments of a shard at once
+    (torch, optim/adam.py, ``_multi_tensor_adam``).
     """
     shape, width = model.shape, passes.width
     kept = kept_activations(shape, passes)
@@ -241,7 +234,9 @@ def update_peak(model: Trained, passes: Passes) -> dict[str, float]:
         "activations": kept + (layer_backward(shape, passes) if passes.has_checkpointing else 0.0),
         "whole gradients": gradients,
     }
-    passing = {"gathered weights": gathered(shape, width), **_larger(at_head, at_layer)}
+    of_layers = {"gathered weights": gathered(shape, width), **_larger(at_head, at_layer)}
+    at_step = {} if model.cpu_policy else {"Adam's square roots": model.moments / 2.0}
+    passing = _larger(of_layers, at_step)
     return model.in_training | passing | {"unused by the allocator": UNUSED_SHARE * total(passing)}
 
 

@@ -164,6 +164,8 @@ def start_engine(model: Path, settings: EngineSettings, *, context_tokens: int) 
     os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
     # Seeds work as in training (docs/rollout.md).
     os.environ.setdefault("VLLM_USE_V2_MODEL_RUNNER", "0")
+    # FlashInfer's sampler does not take seeds, and its compilation at the start needs nvcc.
+    os.environ.setdefault("VLLM_USE_FLASHINFER_SAMPLER", "0")
     from vllm import EngineArgs, LLMEngine
     from vllm.platforms import current_platform
     from vllm.usage.usage_lib import UsageContext
@@ -173,6 +175,9 @@ def start_engine(model: Path, settings: EngineSettings, *, context_tokens: int) 
     return LLMEngine.from_engine_args(
         EngineArgs(
             model=str(model),
+            # A folder may hold Mistral's own files beside Hugging Face's.
+            config_format="hf",
+            tokenizer_mode="hf",
             max_model_len=context_tokens,
             seed=settings.seed,
             enable_prefix_caching=True,

@@ -602,6 +602,14 @@ def test_adapters_are_all_that_has_gradients_and_moments() -> None:
     assert update_peak(adapted, PASSES)["whole gradients"] == 0
 
 
+def test_adams_step_needs_the_square_roots_of_a_shard() -> None:
+    few, many = (dataclasses.replace(PASSES, tokens=tokens) for tokens in (1, 10_000))
+    deep = dataclasses.replace(POLICY, shape=dataclasses.replace(SHAPE, num_hidden_layers=100))
+    assert update_peak(deep, few)["Adam's square roots"] == 4 * deep.parameters / 4
+    assert "Adam's square roots" not in update_peak(dataclasses.replace(deep, cpu_policy=True), few)
+    assert "Adam's square roots" not in update_peak(deep, many), "its activations are more"
+
+
 def test_a_critic_has_no_output_layer() -> None:
     assert as_critic(POLICY).parameters == PARAMETERS - EMBEDDING
 
@@ -636,10 +644,6 @@ def test_chunks_spare_entropy_only_without_gradient() -> None:
     without = [head(SHAPE, passes, with_gradient=False) for passes in (whole, chunked)]
     with_gradient = [head(SHAPE, passes, with_gradient=True) for passes in (whole, chunked)]
     assert without[1] < without[0] and with_gradient[1] > with_gradient[0]
-
-
-def test_a_micro_batch_of_short_sequences_holds_more_tokens_than_the_limit() -> None:
-    assert Passes(tokens=24_576, longest=9216).packed_tokens == pytest.approx(24_576 * 1.25)
 
 
 def test_the_engine_takes_its_share_whatever_it_needs() -> None:

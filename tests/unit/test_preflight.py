@@ -30,7 +30,7 @@ from seele.records import Instance
 from seele_verl import check as seele_check
 from seele_verl import train
 from seele_verl.checks.cluster import capability, check_free_gpus, check_nodes, files_to_share, unshared
-from seele_verl.checks.command_line import explain
+from seele_verl.checks.command_line import check_options, explain
 from seele_verl.checks.preflight import check_run
 from seele_verl.checks.secrets import refuse_secrets
 from seele_verl.checks.without_effect import WITHOUT_EFFECT, check_has_effect, check_part_is_used
@@ -38,7 +38,7 @@ from seele_verl.engine.model_runner import check_model_runner
 from seele_verl.plan import worker_variables
 from seele_verl.runs.card import read_run_card, write_run_card
 from seele_verl.runs.checkpoints import recording_files
-from seele_verl.settings import cpu_dtype, read_settings
+from seele_verl.settings import dtype_on, read_settings
 from seele_verl.train import set_environment, verl_config_folder
 
 MODEL_PATH = "actor_rollout_ref.model.path"
@@ -456,6 +456,7 @@ WITHOUT_EFFECT_TYPED = [
     ("actor_rollout_ref.rollout.multi_turn={enable: true}", "multi_turn: has no effect"),
     ("actor_rollout_ref.actor.clip_ratio=0.3", "has no effect; set actor_rollout_ref.actor.clip_ratio_low"),
     ("reward_model.enable=true", "reward_model.enable: has no effect; there is no reward model"),
+    ("actor_rollout_ref.nccl_timeout=7200", "has no effect; verl 0.9.1 starts process groups with PyTorch's"),
     ("+data.custom_cls.name=Mine", "data.custom_cls.name: has no effect; problem files have SEELE's schema"),
 ]
 
@@ -1050,6 +1051,11 @@ def test_a_refused_run_leaves_nothing_behind(monkeypatch, capsys, tmp_path, mode
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["--cfg", "job"]])
+def test_a_command_without_settings_is_hydras_to_answer(arguments):
+    check_options(arguments)
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
 def test_the_command_refuses_a_gpu_that_is_not_there_and_leaves_nothing_behind(tmp_path, model):
     import subprocess
@@ -1320,8 +1326,8 @@ def test_a_cpu_computes_in_bfloat16_only_where_its_processor_does(check, monkeyp
     monkeypatch.setattr(host, "CPU_INFO", tmp_path / "cpuinfo")
     host.CPU_INFO.write_text("flags : avx2 avx512f avx512_bf16\n")
     assert check(f"actor_rollout_ref.{setting}").num_problems == 8
-    assert cpu_dtype() == "bfloat16"
+    assert dtype_on("cpu") == "bfloat16"
     host.CPU_INFO.write_text("flags : avx2 avx512f\n")
-    assert cpu_dtype() == "float32"
+    assert (dtype_on("cpu"), dtype_on("cuda")) == ("float32", "bfloat16")
     with pytest.raises(ConfigError, match=r"got 'bf.*', but this processor .* allowed here is 'float32'"):
         check(f"actor_rollout_ref.{setting}")

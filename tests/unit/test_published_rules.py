@@ -165,6 +165,8 @@ def test_each_hint_of_scaf_grpo_is_tried_once_after_the_steps_without():
     assert plan(1, 12) == [(tier / 13, 1) for tier in range(1, 13)]
     assert plan(1, 5, (0.0, 1 / 3, 2 / 3)) == [(1 / 3, 3), (2 / 3, 2)]
     assert plan(1, 5, (0.0,)) == [(0.0, 5)]
+    # Two visits: one that begins with round 1, as after a resume, and one with round 0.
+    assert controller.metrics() == {"problems": 1.0, "visits": 2.0}
 
 
 def test_the_ladder_of_ghpo_goes_by_the_round():

@@ -468,6 +468,8 @@ def test_the_tokens_of_a_line_come_last_as_the_browser_expects(monkeypatch):
     rest, _, _ = json.dumps(row, ensure_ascii=False).encode().partition(TOKENS)
     expected = json.loads(json.dumps({name: row[name] for name in row if name not in tokens}))
     assert json.loads(rest + b"}") == expected
+    page = (Path(__file__).parents[2] / "docs" / "runs.md").read_text()
+    assert [name for name in row if f"`{name}`" not in page] == [], "docs/runs.md has a table of the fields"
     assert {"segments", "is_flagged", "reward_extra"} <= expected.keys() and len(tokens) == 3
     # A hint in the response is not a part of the line's text.
     assert {name: row[name] for name in tokens} == tokens

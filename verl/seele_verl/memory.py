@@ -89,12 +89,13 @@ def check_memory(config: DictConfig, seele: SeeleConfig, *, supervised: bool, nu
     short = [need for need in needs if not need.fits]
     if not short:
         return
-    known = config.trainer.device == "cuda" and cluster_address(config) == LOCAL
+    alone = cluster_address(config) == LOCAL
     changes = possible_changes(
         config,
         supervised=supervised,
         heads=shape.num_attention_heads,
-        gpus_per_node=num_cards() if known else math.inf,
+        gpus_per_node=num_cards() if alone and config.trainer.device == "cuda" else math.inf,
+        more_nodes=not alone,
     )
     change = smallest_change(needs_with, changes)
     said = "memory: " + "; ".join(_shortage(need, machine) for need in short) + ". " + advice(change)

@@ -62,9 +62,9 @@ def engine_sequences(
     return min(MOST_SEQUENCES, max(FEWEST_SEQUENCES, requests))
 
 
-def cpu_dtype() -> str:
-    """Return the dtype in which larger models compute on this CPU: bfloat16 where it is not emulated."""
-    return "bfloat16" if computes_in_bfloat16() else "float32"
+def dtype_on(device: str) -> str:
+    """Return the dtype in which larger models compute on a device: bfloat16, unless this CPU emulates it."""
+    return "float32" if device == "cpu" and not computes_in_bfloat16() else "bfloat16"
 
 
 def register() -> None:
@@ -73,7 +73,7 @@ def register() -> None:
     OmegaConf.register_new_resolver("max", lambda *numbers: max(numbers), replace=True)
     OmegaConf.register_new_resolver("quotient", lambda number, divisor: number / divisor, replace=True)
     OmegaConf.register_new_resolver("engine_sequences", engine_sequences, replace=True)
-    OmegaConf.register_new_resolver("cpu_dtype", cpu_dtype, replace=True)
+    OmegaConf.register_new_resolver("dtype_on", dtype_on, replace=True)
 
 
 register()

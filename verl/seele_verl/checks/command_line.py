@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from itertools import pairwise
 
 from hydra._internal.utils import get_args_parser
 from omegaconf import DictConfig, OmegaConf
@@ -72,7 +73,7 @@ def check_options(arguments: Sequence[str]) -> None:
 
 def check_have_values(overrides: Sequence[str]) -> None:
     """Raise ``ConfigError`` if an override is not written NAME=VALUE; ``~NAME`` removes a setting."""
-    for name, following in zip(overrides, [*overrides[1:], "VALUE"], strict=True):
+    for name, following in pairwise([*overrides, "VALUE"]):
         if "=" not in name and not name.startswith("~"):
             value = "VALUE" if "=" in following else following
             raise ConfigError(f"{name}: no value; settings are written NAME=VALUE: write {name}={value}")

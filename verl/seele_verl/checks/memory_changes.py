@@ -64,7 +64,12 @@ def smallest_change(
 
 
 def possible_changes(
-    config: DictConfig, *, supervised: bool, heads: int, gpus_per_node: float = math.inf
+    config: DictConfig,
+    *,
+    supervised: bool,
+    heads: int,
+    gpus_per_node: float = math.inf,
+    more_nodes: bool = True,
 ) -> list[list[Change]]:
     """Return possible changes in the order of their cost: kinds of changes, each with the smallest first.
 
@@ -73,6 +78,7 @@ def possible_changes(
         supervised: True if verl's SFT trainer runs.
         heads: Number of the model's attention heads, which an engine's GPUs share.
         gpus_per_node: The most GPUs that a node of the run may have.
+        more_nodes: False if the run starts Ray itself, so that it has one node.
     """
     section = config.actor_rollout_ref
     now = {key: OmegaConf.select(config, key) for key in TOKEN_LIMITS}
@@ -114,7 +120,8 @@ def possible_changes(
     groups.append(
         [{"trainer.n_gpus_per_node": size} for size in (2, 4, 8) if of_node < size <= gpus_per_node]
     )
-    groups.append([] if supervised else [{"trainer.nnodes": config.trainer.nnodes * n} for n in (2, 4, 8)])
+    if more_nodes and not supervised:
+        groups.append([{"trainer.nnodes": config.trainer.nnodes * n} for n in (2, 4, 8)])
     return groups
 
 

@@ -18,6 +18,8 @@ _ROUNDS = "SEELE rolls out in rounds; set seele.hints"
 _GRADED_HERE = "SEELE grades answers itself; set seele.reward"
 _REWARD_MODEL = "there is no reward model; set seele.reward"
 _SYNCHRONOUS = "training is synchronous"
+_PROCESS_GROUP = "verl 0.9.1 starts process groups with PyTorch's time limits"
+_NOT_READ = "verl 0.9.1's engine does not read it"
 _NO_KL_IN_REWARD = "rewards are the grader's; set actor_rollout_ref.actor.kl_loss_coef and kl_loss_type"
 
 WITHOUT_EFFECT = {
@@ -52,6 +54,10 @@ WITHOUT_EFFECT = {
     "actor_rollout_ref.actor.clip_ratio": "set actor_rollout_ref.actor.clip_ratio_low and clip_ratio_high",
     "actor_rollout_ref.actor.grad_clip": "set actor_rollout_ref.actor.optim.clip_grad",
     "actor_rollout_ref.actor.fsdp_config.strategy": "set actor_rollout_ref.actor.strategy",
+    "actor_rollout_ref.actor.use_prefix_grouper": _NOT_READ,
+    "actor_rollout_ref.model.tiled_mlp.": _NOT_READ,
+    "actor_rollout_ref.nccl_timeout": _PROCESS_GROUP,
+    "critic.model.tiled_mlp.": _NOT_READ,
     "algorithm.kl_ctrl.": _NO_KL_IN_REWARD,
     "algorithm.kl_penalty": _NO_KL_IN_REWARD,
     "algorithm.use_pf_ppo": "an update keeps its rows; set selection",
