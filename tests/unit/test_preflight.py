@@ -1245,6 +1245,9 @@ def test_an_engines_gpus_share_attention_heads(check, model, tmp_path):
     check(*run, f"{size}2")
     with pytest.raises(ConfigError, match=r"got 4, which must divide the 6 attention heads of \S+other"):
         check(*run, f"{size}4")
+    nodes = ("trainer.nnodes=2", "trainer.n_gpus_per_node=6")
+    with pytest.raises(ConfigError, match=r"\(4\) must divide trainer.n_gpus_per_node \(6\), or be a multi"):
+        check(*nodes, f"{size}4")
 
 
 # Memory and fused kernels

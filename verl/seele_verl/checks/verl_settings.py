@@ -147,7 +147,7 @@ def check_verl_settings(config: DictConfig) -> None:
             f"actor_rollout_ref.rollout.tensor_model_parallel_size ({share}) must divide the {ranks} ranks"
         )
     of_node = trainer.n_gpus_per_node
-    if of_node % min(share, of_node) or share % min(share, of_node):
+    if max(share, of_node) % min(share, of_node):
         raise ConfigError(
             f"actor_rollout_ref.rollout.tensor_model_parallel_size ({share}) must divide "
             f"trainer.n_gpus_per_node ({of_node}), or be a multiple of it: verl places an engine on whole "
