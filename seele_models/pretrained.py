@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from seele.data.storage.files import file_sha256
+from seele.data.storage.files import as_readable_as_usual, file_sha256
 from seele.errors import DataError, DependencyError
 
 SOURCE = "source.json"
@@ -215,6 +215,7 @@ def convert(gguf: Path, packaged: PackagedModel, out: Path) -> None:
     tokenizer.model_max_length = model.config.max_position_embeddings
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
+    as_readable_as_usual(out)
     (out / "README.md").write_text(_card(packaged), encoding="utf-8")
 
 

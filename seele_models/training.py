@@ -32,6 +32,7 @@ from transformers import (
     get_cosine_schedule_with_warmup,
 )
 
+from seele.data.storage.files import as_readable_as_usual
 from seele.errors import DataError
 from seele.rollout.templates import render_prompt
 from seele_models.recipes import BaseModelRecipe
@@ -202,6 +203,7 @@ def make_base_model(root: Path, recipe: BaseModelRecipe, *, always_train: bool =
             model = train(recipe, texts, tokenizer, scratch=Path(scratch))
         model.save_pretrained(unfinished)
         tokenizer.save_pretrained(unfinished)
+        as_readable_as_usual(unfinished)
         settings = json.dumps(dataclasses.asdict(recipe), indent=2, sort_keys=True)
         (unfinished / "recipe.json").write_text(f"{settings}\n", encoding="utf-8")
         _publish(unfinished, folder)

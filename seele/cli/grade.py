@@ -101,11 +101,15 @@ def grade_command(
     `level`, and its solution in the list `steps`, of which `hint_steps` were shown (0 by default); its reward
     and its other values are written as `reward` and `reward_extra`.
     """
-    from seele.data.storage.files import read_json_lines, write_atomically
+    from seele.data.storage.files import check_output, read_json_lines, write_atomically
     from seele.reward.graders import GRADERS
     from seele.reward.reasoning import CHECKERS
 
     _refuse_other_formats(cases)
+    check_output(cases, out)
+    if cross_check is not None:
+        check_output(cases, cross_check, option="--cross-check")
+        check_output(out, cross_check, option="--cross-check")
     is_function = grader not in GRADERS
     if is_function and max_chars is not None and cross_check is None:
         raise ConfigError(

@@ -1,6 +1,7 @@
 """Entry point of the ``seele`` command: its sub-commands, and the exit on errors that a user can fix."""
 
 import inspect
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -91,6 +92,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Exit status 2: an error that a user can fix, such as a file that cannot be read or written.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A problem's text may hold characters that the terminal's encoding lacks.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         command = find_engine_command(given[0]) if given and given[0] in HELP else None
         # After the look-up: a checkout may hold the metadata of an earlier build.

@@ -99,32 +99,38 @@ def prepare(
     for entry in entries.values():
         entry["sha256"] = file_sha256(out / entry["file"])
     manifest = {**about, "schema": SCHEMA_VERSION, "splits": entries}
-    _write_manifest(out, manifest)
+    _write_manifest(out / MANIFEST, manifest)
     return manifest
 
 
 def update_checksum(file: Path, *, before: str) -> None:
-    """Give a file that was rewritten its new checksum in the manifest beside it.
+    """Give a file that was rewritten its new checksum in the manifests beside it: that of the folder, and the
+    file's own, which `seele data annotate` and `filter` write.
 
     Args:
         file: The file.
         before: Its SHA-256 before; a manifest that has another one stays as it is.
     """
-    manifest = read_manifest(file.parent)
-    for entry in _splits_of(manifest).values():
-        if (entry.get("file"), entry["sha256"]) == (file.name, before):
-            entry["sha256"] = file_sha256(file)
-            _write_manifest(file.parent, manifest)
+    for path in (file.parent / MANIFEST, file.with_suffix(".manifest.json")):
+        content = _read_json(path)
+        for entry in (content, *_splits_of(content).values()):
+            if isinstance(entry, dict) and (entry.get("file"), entry.get("sha256")) == (file.name, before):
+                entry["sha256"] = file_sha256(file)
+                _write_manifest(path, content)
 
 
-def _write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
-    write_atomically(folder / MANIFEST, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
+def _write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
+    write_atomically(path, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
 
 
 def read_manifest(folder: Path) -> Any:
     """Return the content of the manifest; None if there is none or it is damaged."""
+    return _read_json(folder / MANIFEST)
+
+
+def _read_json(path: Path) -> Any:
     try:
-        return json.loads((folder / MANIFEST).read_bytes())
+        return json.loads(path.read_bytes())
     except (OSError, ValueError):
         return None
 

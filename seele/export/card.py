@@ -4,6 +4,7 @@ Everything comes from the run folder and the files that it names. Unrecorded val
 """
 
 import json
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -95,7 +96,7 @@ def _evaluation(facts: CardFacts) -> str:
     if not facts.evaluations:
         step = facts.progress.step
         which = "" if step is None else f" LAST_STEP={step}"
-        command = f"CKPT_DIR=runs/{facts.run.name}{which} bash scripts/eval.sh"
+        command = f"CKPT_DIR={shlex.quote(f'runs/{facts.run.name}')}{which} bash scripts/eval.sh"
         return (
             f"{head}Not evaluated.\nTo add accuracy to this card, run this and export again:\n\n"
             f"```bash\n{command}\n```\n"

@@ -1,7 +1,7 @@
 """Start here: the folder of an export, written completely or not at all.
 
 Weights, configuration and tokenizer are copies of the merged checkpoint's files; ``README.md`` is the model
-card, ``seele_export.json`` lists the export's files, so that a later export may replace them.
+card, ``seele_export.json`` lists the export's files with checksums; a later export replaces them.
 """
 
 import json
@@ -120,6 +120,10 @@ def check_out(wish: Wish, *, base_folder: Path | None) -> None:
         raise ConfigError(
             f"--out {wish.out}: holds files of the run or of its base model; name another folder"
         )
+    if out.is_mount():
+        raise ConfigError(
+            f"--out {wish.out}: is a mount point, which cannot be replaced; name a folder in it"
+        )
     if not out.is_dir() or not any(out.iterdir()):
         return
     record = _read_record(out)
@@ -137,21 +141,23 @@ def check_out(wish: Wish, *, base_folder: Path | None) -> None:
 def _read_record(out: Path) -> Mapping[str, Any] | None:
     try:
         value = json.loads((out / RECORD).read_text(encoding="utf-8"))
-        return value if {"files", "card_sha256"} <= value.keys() else None
-    except (OSError, ValueError, AttributeError):
+        return value if isinstance(value["files"], dict) else None
+    except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def _changes(out: Path, record: Mapping[str, Any]) -> list[str]:
-    added = {entry.name for entry in out.iterdir()} - {*record["files"], RECORD}
-    card = out / CARD
-    edited = {CARD} if card.is_file() and file_sha256(card) != record["card_sha256"] else set()
-    return sorted(added | edited)
+    """Return the files that were added or edited since the record was written."""
+    return [name for name, sha256 in _sha256_by_name(out).items() if record["files"].get(name) != sha256]
+
+
+def _sha256_by_name(folder: Path) -> dict[str, str]:
+    files = (file for file in sorted(folder.rglob("*")) if file.is_file() and file != folder / RECORD)
+    return {file.relative_to(folder).as_posix(): file_sha256(file) for file in files}
 
 
 def _write_record(partial: Path, *, run: str, step: int | None) -> None:
-    names = sorted(entry.name for entry in partial.iterdir())
-    record = {"run": run, "step": step, "files": names, "card_sha256": file_sha256(partial / CARD)}
+    record = {"run": run, "step": step, "files": _sha256_by_name(partial)}
     (partial / RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
@@ -159,6 +165,9 @@ def _write_record(partial: Path, *, run: str, step: int | None) -> None:
 def _written_whole(out: Path) -> Iterator[Path]:
     """Yield a folder beside ``out`` that replaces it at the end, or is removed on failure."""
     partial, old = (out.with_name(f".{out.name}.{what}") for what in ("partial", "old"))
+    if old.exists() and not out.exists():
+        # A process ended between the two renames below.
+        old.rename(out)
     for leftover in (partial, old):
         shutil.rmtree(leftover, ignore_errors=True)
     partial.mkdir(parents=True)

@@ -21,7 +21,6 @@ from pathlib import Path
 import pyarrow as pa
 
 from seele.data.storage.files import check_output
-from seele.data.storage.parquet import set_column
 from seele.data.storage.schema import GUIDED_BY, content_id, read_problems, rewrite_problems
 from seele.records import Instance
 from seele.reward.milestones import milestones_of, num_shown
@@ -101,8 +100,13 @@ def _write(
         rows.append((row, instance, 0))
         if hint_steps:
             rows.append((row, guided_copy(instance, hint_steps, request), hint_steps))
-    rewrite_problems(source, out, [(row, instance) for row, instance, _ in rows], split=out.stem)
-    set_column(out, out, pa.field(GUIDED_BY, pa.int64()), [hint_steps for *_, hint_steps in rows])
+    rewrite_problems(
+        source,
+        out,
+        [(row, instance) for row, instance, _ in rows],
+        split=out.stem,
+        column=(pa.field(GUIDED_BY, pa.int64()), [hint_steps for *_, hint_steps in rows]),
+    )
 
 
 def _say(

@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from seele.data.steps.cutting import split_steps
 from seele.data.storage.files import check_output
-from seele.data.storage.parquet import set_column
 from seele.data.storage.schema import content_id, read_problems, rewrite_problems
 from seele.records import Instance
 from seele_eval.arguments import parse_sampling
@@ -75,8 +74,13 @@ def _write(source: Path, out: Path, problems: Sequence[Instance], right: dict[st
         for each in problems
     ]
     numbered = number_twins(instance for instance, _ in own)
-    rewrite_problems(source, out, [*enumerate(numbered)], split=out.stem)
-    set_column(out, out, pa.field(OWN_SHARE, pa.float64()), [share for _, share in own])
+    rewrite_problems(
+        source,
+        out,
+        [*enumerate(numbered)],
+        split=out.stem,
+        column=(pa.field(OWN_SHARE, pa.float64()), [share for _, share in own]),
+    )
     unhinted = sum(not each.hint_steps for each in right.values())
     mean = sum(share for _, share in own) / len(own)
     return (

@@ -501,7 +501,7 @@ def test_where_no_reply_is_kept_nothing_is_written(server, annotate, tmp_path):
 @pytest.mark.parametrize(
     ("out", "calls", "said"),
     [
-        ("a.parquet", "calls.jsonl", "--out .*a.parquet: is a folder or the file of problems"),
+        ("a.parquet", "calls.jsonl", "--out .*a.parquet: is a folder or .*a.parquet; name another file"),
         ("b.parquet", "a.parquet", "--calls .*a.parquet: is the file of problems, --out or its manifest"),
         ("b.parquet", "x/../b.parquet", "--calls .*b.parquet: is the file of problems"),
         ("b.parquet", "b.manifest.json", "--calls .*b.manifest.json: is the file of problems"),

@@ -325,6 +325,15 @@ def test_options_that_make_no_sense_are_named(tmp_path, capsys, row, complaint):
     assert complaint in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("outputs", [("in", "x"), ("x", "in"), ("x", "x")])
+def test_grades_replace_neither_the_cases_nor_each_other(tmp_path, monkeypatch, capsys, outputs):
+    monkeypatch.chdir(tmp_path)
+    before = write_cases(Path("in"), {"gold": "1", "pred": "1"}).read_text()
+    assert run("grade", "in", "--out", outputs[0], "--cross-check", outputs[1]) == 2
+    assert "is a folder or " in capsys.readouterr().err
+    assert [path.name for path in Path().iterdir()] == ["in"] and Path("in").read_text() == before
+
+
 @pytest.mark.parametrize("grader", ["mathruler", "math_verify", "strict+"])
 def test_cross_check_lists_what_the_two_graders_disagree_on(tmp_path, capsys, grader):
     pytest.importorskip("math_verify")
@@ -412,7 +421,7 @@ def test_a_page_does_not_replace_the_problems(file, capsys):
     before = file.read_bytes()
     with pytest.raises(SystemExit, match="2"):
         main(["data", "inspect", str(file), "--html", str(file)])
-    assert f"--html {file}: is a folder or the file of problems" in capsys.readouterr().err
+    assert f"--html {file}: is a folder or {file}; name another file" in capsys.readouterr().err
     assert file.read_bytes() == before
 
 
@@ -897,6 +906,12 @@ def test_milestones_are_added_to_a_file_and_counted(file, tmp_path, capsys):
     assert file.read_bytes() == out.read_bytes()
     entries["train"]["sha256"] = file_sha256(out)
     assert json.loads((tmp_path / "manifest.json").read_text()) == {"splits": entries, "title": "mine"}
+    # A file's own manifest, as `seele data annotate` writes it.
+    own = file.with_suffix(".manifest.json")
+    write_problems(file, [problem(1)], split="train")
+    own.write_text(json.dumps({"file": file.name, "sha256": file_sha256(file)}))
+    main_status("data", "milestones", file)
+    assert json.loads(own.read_text()) == {"file": file.name, "sha256": file_sha256(file)}
 
 
 def test_milestones_of_ones_own_are_kept(tmp_path, capsys):

@@ -371,9 +371,25 @@ def test_an_export_is_replaced_unless_it_was_changed_since(run):
     assert make(run, step=2)[1] == (out / "README.md").read_text()
     write(out / "eval" / "scores.json", {})
     write(out / "README.md", (out / "README.md").read_text() + "My own words.\n")
-    refused(run, r"README\.md, eval have changed since the export")
+    write(out / "config.json", json.loads((out / "config.json").read_text()) | {"mine": 1})
+    refused(run, r"README\.md, config\.json, eval/scores\.json have changed since the export")
     make(run, overwrite=True)
     assert not (out / "eval").exists()
+
+
+def test_what_an_export_that_was_killed_left_is_put_back(run):
+    out = run / "export"
+    make(run)
+    out.rename(run / ".export.old")
+    with pytest.raises(ZeroDivisionError):
+        export(Wish(run=run, out=out), merge=lambda *_: 1 / 0, defaults=lambda _: DEFAULTS)
+    assert (out / "README.md").is_file() and not (run / ".export.old").exists()
+
+
+def test_a_mount_point_is_refused_before_anything_is_merged(run, monkeypatch):
+    (run / "export").mkdir()
+    monkeypatch.setattr(type(run), "is_mount", lambda path: path.name == "export")
+    refused(run, "is a mount point, which cannot be replaced; name a folder in it")
 
 
 @pytest.mark.parametrize("overwrite", [False, True])

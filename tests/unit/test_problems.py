@@ -30,7 +30,13 @@ from seele.data.overlong import (
 )
 from seele.data.split import divide_file, is_in_first_part
 from seele.data.storage import schema
-from seele.data.storage.files import check_writable, file_sha256, read_json_lines, write_atomically
+from seele.data.storage.files import (
+    as_readable_as_usual,
+    check_writable,
+    file_sha256,
+    read_json_lines,
+    write_atomically,
+)
 from seele.data.storage.schema import count_unhintable, read_columns, read_problems, write_problems
 from seele.errors import ConfigError, DataError
 from seele.records import Instance
@@ -225,6 +231,25 @@ def test_a_full_disk_leaves_nothing(tmp_path, write):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_is_followed_and_a_pipe_not_replaced(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "there" / "file")
+    write_atomically(tmp_path / "link", "new")
+    assert (tmp_path / "there" / "file").read_text() == "new" and (tmp_path / "link").is_symlink()
+    os.mkfifo(pipe := tmp_path / "pipe")
+    with pytest.raises(ConfigError, match=rf"^{pipe}: is a device or a pipe; name a file"):
+        write_atomically(pipe, "text")
+    with pytest.raises(ConfigError, match=r"^--out /dev/null: is a device or a pipe; name a file"):
+        check_writable(Path("/dev/null"))
+    assert pipe.is_fifo()
+
+
+def test_weights_become_as_readable_as_other_new_files(tmp_path):
+    (weights := tmp_path / "weights").touch(mode=0o600)
+    (usual := tmp_path / "usual").touch()
+    as_readable_as_usual(tmp_path)
+    assert weights.stat().st_mode == usual.stat().st_mode
 
 
 def test_a_file_that_another_process_removes_before_it_is_locked_is_made_again(tmp_path, monkeypatch):

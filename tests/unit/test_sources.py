@@ -348,13 +348,23 @@ def test_a_file_of_a_spreadsheet_or_of_windows_is_read(tmp_path, suffix, text, m
     [
         ("f.csv", f"{ROWS_OF_CSV}a,b,c,d\n", "line 4: has more values than the first line has columns"),
         ("f.csv", f'{ROWS_OF_CSV}"a,b,c\n', r"line 4: cannot be read as CSV \(.*; close every double quote"),
-        ("f.csv", "question,answer\nq?\n", r"line 2: no answer \(.*got nothing"),
+        ("f.csv", "question,answer,solution\nq?,1\n", "line 2: has fewer values than the first line has"),
+        ("f.csv", "question,answer,answer\nq?,1,2\n", "has several columns named 'answer'; give each"),
         ("f.csv", "question,answer\nqu\xe4?,1\n", "expected text in UTF-8 .*; save the file as UTF-8"),
         ("f.json", '["qu\xe4"]', "expected text in UTF-8 .*; save the file as UTF-8"),
         ("f.jsonl", '{"a": "\xe4"}', "line 1: expected text in UTF-8 .*; save the file as UTF-8"),
         ("f.xlsx", "", r"expected one of \(.*'\.csv'\), got '\.xlsx'; convert it, such as with pandas"),
     ],
-    ids=["long line", "open quote", "short line", "csv of Latin-1", "json", "jsonl", "another format"],
+    ids=[
+        "long line",
+        "open quote",
+        "short line",
+        "equal names",
+        "csv of Latin-1",
+        "json",
+        "jsonl",
+        "other format",
+    ],
 )
 def test_a_file_that_cannot_be_read_is_named(tmp_path, name, content, complaint):
     (tmp_path / name).write_text(content, encoding="latin-1")
@@ -702,6 +712,27 @@ def test_a_line_of_the_example_ends_at_a_line_feed_only(tmp_path):
     columns = {"question": "ask", "answer": "result", "steps": "steps"}
     [problem] = read_source(f"{tmp_path}/rows.py:read", columns=columns)
     assert problem.question == "1\u20282\x85?"
+
+
+def test_rows_of_a_function_may_hold_arrays_and_numbers_of_numpy_and_pandas(tmp_path):
+    (tmp_path / "rows.py").write_text(
+        "import numpy as np\nimport pandas as pd\n\n"
+        "def read(split):\n"
+        "    yield {'question': 'q1?', 'answer': np.float32(4), 'level': np.int64(3),\n"
+        "           'steps': np.array(['a. ', 'b.'], dtype=object), 'more': pd.NaT}\n"
+        "    yield {'question': 'q2?', 'answer': np.int64(5), 'level': pd.NA,\n"
+        "           'steps': ['a. ', np.str_('b.')]}\n"
+    )
+    first, second = read_source(f"{tmp_path}/rows.py:read")
+    assert (first.answer, first.level, first.steps) == ("4", 3, ("a. \n", "b."))
+    assert (second.answer, second.level, second.steps) == ("5", 0, ("a. \n", "b."))
+
+
+def test_a_folder_with_a_colon_is_found_beside_a_source(tmp_path):
+    (tmp_path / "run:1").mkdir()
+    (tmp_path / "run:1" / "rows.jsonl").write_text('{"question": "q?", "answer": 1}\n')
+    (tmp_path / "mine.yaml").write_text("reference: run:1/rows.jsonl\n")
+    assert find_settings(str(tmp_path / "mine.yaml")).reference == f"{tmp_path}/run:1/rows.jsonl"
 
 
 def test_an_error_in_a_function_is_named_with_file_line_and_row_and_nothing_is_written(own):

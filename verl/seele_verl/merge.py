@@ -20,6 +20,7 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
+from seele.data.storage.files import as_readable_as_usual
 from seele.errors import CheckpointError, SeeleError
 from seele.report.run_folder import MERGED, STEP_FILE, read_step
 from seele_verl.cpu import ENVIRONMENT
@@ -67,6 +68,7 @@ def merge_checkpoint(run: Path, step: int | None = None) -> Path:
             _run_merger(step_folder(run, step) / "actor", partial)
             if (partial / ADAPTER).is_dir():
                 join_adapter(partial, _base_model(run))
+        as_readable_as_usual(partial)
         (partial / STEP_FILE).write_text(origin)
         shutil.rmtree(merged, ignore_errors=True)
         partial.rename(merged)

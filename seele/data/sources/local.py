@@ -4,6 +4,7 @@ import csv
 import json
 import reprlib
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -110,12 +111,18 @@ def _rows_of_csv(path: Path) -> Iterator[Row]:
     with path.open(encoding="utf-8-sig", newline="") as stream:
         rows = csv.DictReader(stream, strict=True)
         try:
+            _check_names(rows.fieldnames or (), path)
             for row in rows:
                 at = f"{path}: line {rows.line_num}"
                 if None in row:
                     raise DataError(
                         f"{at}: has more values than the first line has columns; put a text with commas "
                         "between double quotes"
+                    )
+                if None in row.values():
+                    raise DataError(
+                        f"{at}: has fewer values than the first line has columns; write a comma for each "
+                        "empty value, or fetch the file again if it ends in the middle of a row"
                     )
                 yield at, row
         except UnicodeDecodeError as error:
@@ -127,11 +134,17 @@ def _rows_of_csv(path: Path) -> Iterator[Row]:
             ) from error
 
 
+def _check_names(names: Sequence[str], path: Path) -> None:
+    if twins := [name for name, count in Counter(names).items() if count > 1]:
+        raise DataError(f"{path}: has several columns named {twins[0]!r}; give each a name of its own")
+
+
 def _rows_of_parquet(path: Path, choose: ChooseColumns | None) -> Iterator[Row]:
     number = 0
     try:
         file = pq.ParquetFile(path, pre_buffer=False)
         names = file.schema_arrow.names
+        _check_names(names, path)
         if choose is None and set(REQUIRED_COLUMNS).issubset(names):
             raise DataError(
                 f"{path}: is a file of problems already; use it as it is, or map its columns (--map "
@@ -143,5 +156,7 @@ def _rows_of_parquet(path: Path, choose: ChooseColumns | None) -> Iterator[Row]:
             for row in map(shorten, batch.to_pylist()):
                 yield f"{path}: row {number} (counted from 0)", row
                 number += 1
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read as parquet ({error}); fetch it again") from error
+    except (pa.ArrowException, OSError, OverflowError, ValueError) as error:
+        raise DataError(
+            f"{path}: cannot be read as parquet ({error}); fetch it again, or leave out the column"
+        ) from error

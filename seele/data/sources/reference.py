@@ -6,7 +6,7 @@ yields one row per problem, a mapping of columns.
 
 import inspect
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,9 +100,10 @@ def beside(folder: Path, reference: str) -> str:
     unchanged.
     """
     location, colon, _ = reference.rpartition(":")
-    if colon and not location.endswith(".py"):
+    path = folder / Path(reference).expanduser()
+    if colon and not location.endswith(".py") and not path.exists():
         return reference
-    return str(folder / Path(reference).expanduser())
+    return str(path)
 
 
 def _from_path(rest: list[str], text: str) -> dict[str, str]:
@@ -158,11 +159,22 @@ def open_function(reference: str, split: str) -> tuple[Iterator[tuple[str, Any]]
     return _rows(function, name, split), origin
 
 
+def _plain(value: Any) -> Any:
+    """Return a value with numpy's and pandas' arrays, numbers and missing values as Python's own."""
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    return _plain(value.tolist()) if hasattr(value, "tolist") else value
+
+
 def _rows(function: Callable[[str], Any], name: str, split: str) -> Iterator[tuple[str, Any]]:
     number = 0
     try:
         for row in function(split):
-            yield f"{name}: row {number} (counted from 0)", row
+            yield f"{name}: row {number} (counted from 0)", _plain(row)
             number += 1
     except Exception as error:
         raise DataError(

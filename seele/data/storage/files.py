@@ -29,11 +29,15 @@ class PartialFile:
     """
 
     def __init__(self, path: Path) -> None:
-        """Create folders as needed, remove leftovers of killed processes, and open the stream.
+        """Create folders as needed, remove leftovers of killed processes, and open the stream. Where ``path``
+        is a link, the file that it names is written.
 
         Raises:
+            ConfigError: If ``path`` is a device or a pipe, which a file would replace.
             OSError: If the folder cannot be written.
         """
+        _check_replaceable(path)
+        path = path.resolve()
         self._new_folders = [folder for folder in path.parents if not folder.exists()]
         path.parent.mkdir(parents=True, exist_ok=True)
         _clear_leftovers(path)
@@ -90,6 +94,19 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         partial.discard()
 
 
+def _check_replaceable(path: Path, *, option: str = "") -> None:
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise ConfigError(f"{f'{option} {path}'.strip()}: is a device or a pipe; name a file")
+
+
+def as_readable_as_usual(folder: Path) -> None:
+    """Give the folder's files the permissions of new files: safetensors lets only their owner read them."""
+    os.umask(usual := os.umask(0o077))
+    for file in folder.rglob("*"):
+        if file.is_file():
+            file.chmod(file.stat().st_mode | (0o666 & ~usual))
+
+
 def _clear_leftovers(path: Path) -> None:
     for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
         # Gone or locked: another process is using it.
@@ -102,10 +119,10 @@ def check_output(file: Path, out: Path, *, option: str = "--out") -> None:
     """Refuse an output that would replace something else.
 
     Raises:
-        ConfigError: If ``out`` is a folder or the file of problems itself.
+        ConfigError: If ``out`` is a folder or the file ``file`` itself.
     """
     if out.is_dir() or out.resolve() == file.resolve():
-        raise ConfigError(f"{option} {out}: is a folder or the file of problems; name another file")
+        raise ConfigError(f"{option} {out}: is a folder or {file}; name another file")
 
 
 def nearest_existing(path: Path) -> Path:
@@ -139,6 +156,8 @@ def check_writable(out: Path, *, option: str = "--out", is_folder: bool = False)
             raise ConfigError(f"{option} {out}: is a file; give a folder, or a path that does not exist")
         if not is_folder and out.is_dir():
             raise ConfigError(f"{option} {out}: is a folder; name a file, such as {out / 'NAME'}")
+        if not is_folder:
+            _check_replaceable(out, option=option)
         there = nearest_existing(out if is_folder else out.parent)
         if not there.is_dir():
             raise ConfigError(f"{option} {out}: {there} is a file; give a path below a folder")

@@ -97,7 +97,12 @@ def write_problems(path: Path, instances: Iterable[Instance], *, split: str) -> 
 
 
 def rewrite_problems(
-    source: Path, out: Path, instances: Sequence[tuple[int, Instance]], *, split: str
+    source: Path,
+    out: Path,
+    instances: Sequence[tuple[int, Instance]],
+    *,
+    split: str,
+    column: tuple[pa.Field, Sequence[Any]] | None = None,
 ) -> None:
     """Write instances that were made from rows of a file, with this file's further columns.
 
@@ -106,16 +111,20 @@ def rewrite_problems(
         out: Path of the new file.
         instances: The row (counted from 0) that each instance was made from, and the instance.
         split: As in ``write_problems``.
+        column: Another column, with a value for each instance; it replaces one of the same name.
 
     Raises:
         DataError: As in ``write_problems``.
     """
     file = _open(source)
-    further = [field for field in file.schema_arrow if field.name not in SCHEMA.names]
+    added = [] if column is None else [column[0]]
+    values = repeat({}) if column is None else ({column[0].name: value} for value in column[1])
+    known = {*SCHEMA.names, *(field.name for field in added)}
+    further = [field for field in file.schema_arrow if field.name not in known]
     rows = file.read(columns=[field.name for field in further]).to_pylist()
-    with ParquetSink(out, pa.schema([*SCHEMA, *further])) as sink:
-        values = (rows[row] for row, _ in instances)
-        for _ in fill(sink, (each for _, each in instances), split=split, further=values):
+    with ParquetSink(out, pa.schema([*SCHEMA, *further, *added])) as sink:
+        others = (rows[row] | value for (row, _), value in zip(instances, values, strict=False))
+        for _ in fill(sink, (each for _, each in instances), split=split, further=others):
             pass
         sink.finish()
         sink.commit()

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from seele.data.split import is_in_first_part
 from seele.data.storage.files import read_json_lines
 from seele.data.storage.hub import HubSource, read_hub_rows
+from seele.data.storage.row_rules import check_unicode
 from seele.errors import ConfigError, DataError
 from seele.records import Instance
 
@@ -138,6 +139,7 @@ def _to_instance(row: Any, at: str) -> Instance:
             raise DataError(
                 f"{at}, key {key!r}: expected a text that is not blank, got {reprlib.repr(value)}"
             )
+        check_unicode(value, f"{at}, key {key!r}")
     try:
         steps, answer = split_solution(row["answer"])
     except ValueError as error:

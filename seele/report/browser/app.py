@@ -102,7 +102,7 @@ class Pages:
         filters = query.filters()
         problems = run.step(step)
         chosen = filter_problems(problems, filters, order=query.one_of("sort", tuple(ORDERS)))
-        shown = query.text("open")
+        shown = query.exact("open")
         page, pages = _page_of([each.first.instance_id for each in chosen], shown, query)
         open_problem = run.problem(step, shown)
         return _page(
@@ -133,7 +133,7 @@ class Pages:
         """A problem's rounds in all steps."""
         query = _Query(request)
         run, steps, step = self._run_and_step(query)
-        instance_id = query.text("id")
+        instance_id = query.exact("id")
         rounds = run.history.of_problem(instance_id)
         by_step = {number: list(group) for number, group in groupby(rounds, key=lambda each: each.step)}
         return _page(
@@ -160,7 +160,7 @@ class Pages:
         step = query.number("step", int) or (shared[-1] if shared else 0)
         sides = [{each.first.instance_id: each for each in run.step(step)} for run in runs]
         names = [name for name in sides[0] if name in sides[1]]
-        shown = query.text("open")
+        shown = query.exact("open")
         page, pages = _page_of(names, shown, query)
         return _page(
             "browser/compare.html",
@@ -206,8 +206,11 @@ class _Query:
         self._given = dict(request.query_params)
         self.path = request.url.path
 
+    def exact(self, name: str) -> str:
+        return self._given.get(name, "")
+
     def text(self, name: str) -> str:
-        return self._given.get(name, "").strip()
+        return self.exact(name).strip()
 
     def number(self, name: str, kind: Callable[[str], Number]) -> Number | None:
         text = self.text(name)
