@@ -55,14 +55,17 @@ def answer_in_ascii(data_source, solution_str, ground_truth, extra_info):
     return solution_str.isascii() and f"\\boxed{{{ground_truth}}}" in solution_str
 
 
-class SameProblems:
-    """Roll out the first problems of the training data in every step."""
+class EasiestProblems:
+    """Roll out the same problems in every step: those with the lowest values in the columns."""
 
-    name = "same_problems"
+    name = "easiest_problems"
     epochs = None
 
     def __init__(self, rows, *, columns, seed):
-        self.problems = range(len(rows))
+        def values(problem):
+            return [rows[problem][name] for name in columns]
+
+        self.problems = sorted(range(len(rows)), key=values)
 
     def draw(self, num_problems, *, postponed=(), pruned=()):
         return [problem for problem in self.problems if problem not in postponed][:num_problems]

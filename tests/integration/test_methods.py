@@ -42,7 +42,7 @@ OWN_PARTS = (
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NEXT_MILESTONES = (
     f"{MILESTONES} seele.hints.controller=next_milestone replay=successes "
-    f"seele.curriculum.name={OWN}:SameProblems"
+    f"seele.curriculum.name={OWN}:EasiestProblems"
 )
 OWN_REWARD = (
     "method=seele seele.hints.rounds=2 seele.reward.correct_from=0.5 "
