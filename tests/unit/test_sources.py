@@ -715,6 +715,7 @@ def test_a_line_of_the_example_ends_at_a_line_feed_only(tmp_path):
 
 
 def test_rows_of_a_function_may_hold_arrays_and_numbers_of_numpy_and_pandas(tmp_path):
+    pytest.importorskip("pandas")
     (tmp_path / "rows.py").write_text(
         "import numpy as np\nimport pandas as pd\n\n"
         "def read(split):\n"
