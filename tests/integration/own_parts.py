@@ -50,22 +50,24 @@ def second_tier_helps(data_source, solution_str, ground_truth, extra_info):
     return int(ground_truth) % 2 == 0 and f"\\boxed{{{ground_truth}}}" in solution_str
 
 
+def any_answer(data_source, solution_str, ground_truth, extra_info):
+    """Right are all responses with an answer, so that there are successes whatever the policy knows."""
+    return "\\boxed{" in solution_str
+
+
 def answer_in_ascii(data_source, solution_str, ground_truth, extra_info):
     """Right are responses with the answer in ASCII; a broken character does not give its token back."""
     return solution_str.isascii() and f"\\boxed{{{ground_truth}}}" in solution_str
 
 
-class EasiestProblems:
-    """Roll out the same problems in every step: those with the lowest values in the columns."""
+class SameProblems:
+    """Roll out the first problems of the training data in every step."""
 
-    name = "easiest_problems"
+    name = "same_problems"
     epochs = None
 
     def __init__(self, rows, *, columns, seed):
-        def values(problem):
-            return [rows[problem][name] for name in columns]
-
-        self.problems = sorted(range(len(rows)), key=values)
+        self.problems = range(len(rows))
 
     def draw(self, num_problems, *, postponed=(), pruned=()):
         return [problem for problem in self.problems if problem not in postponed][:num_problems]

@@ -36,7 +36,7 @@ class PartialFile:
             ConfigError: If ``path`` is a device or a pipe, which a file would replace.
             OSError: If the folder cannot be written.
         """
-        _check_replaceable(path)
+        _check_replaceable(path, str(path))
         path = path.resolve()
         self._new_folders = [folder for folder in path.parents if not folder.exists()]
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -94,9 +94,9 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         partial.discard()
 
 
-def _check_replaceable(path: Path, *, option: str = "") -> None:
+def _check_replaceable(path: Path, said: str) -> None:
     if path.exists() and not (path.is_file() or path.is_dir()):
-        raise ConfigError(f"{f'{option} {path}'.strip()}: is a device or a pipe; name a file")
+        raise ConfigError(f"{said}: is a device or a pipe; name a file")
 
 
 def as_readable_as_usual(folder: Path) -> None:
@@ -157,7 +157,7 @@ def check_writable(out: Path, *, option: str = "--out", is_folder: bool = False)
         if not is_folder and out.is_dir():
             raise ConfigError(f"{option} {out}: is a folder; name a file, such as {out / 'NAME'}")
         if not is_folder:
-            _check_replaceable(out, option=option)
+            _check_replaceable(out, f"{option} {out}")
         there = nearest_existing(out if is_folder else out.parent)
         if not there.is_dir():
             raise ConfigError(f"{option} {out}: {there} is a file; give a path below a folder")
