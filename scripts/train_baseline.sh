@@ -21,18 +21,4 @@ if [[ ! "$METHOD" =~ ^[a-z0-9_]+$ || ! -f "$METHODS/$METHOD.yaml" ]]; then
 fi
 shift
 
-: "${MODEL:=Qwen/Qwen2.5-7B}"
-: "${TRAIN:=data/prepared/deepmath/train.parquet}"
-: "${VALID:=data/prepared/deepmath/heldout.parquet}"
-: "${OUT:=runs/$METHOD-qwen2.5-7b}"
-: "${HARDWARE:=gpu8}"
-
-train \
-    method="$METHOD" \
-    model=qwen2_5_7b \
-    hardware="$HARDWARE" \
-    actor_rollout_ref.model.path="$(quoted "$MODEL")" \
-    data.train_files="$(quoted_list "$TRAIN")" \
-    data.val_files="$(quoted_list "$VALID")" \
-    trainer.default_local_dir="$(quoted "$OUT")" \
-    "$@"
+train_model qwen2_5_7b Qwen/Qwen2.5-7B qwen2.5-7b "$@"

@@ -9,19 +9,4 @@
 #   METHOD=luffy bash scripts/train_llama-3.2-3b.sh seele.seed=1
 source "$(dirname "$0")/lib/common.sh"
 
-: "${METHOD:=seele}"
-: "${MODEL:=meta-llama/Llama-3.2-3B}"
-: "${TRAIN:=data/prepared/deepmath/train.parquet}"
-: "${VALID:=data/prepared/deepmath/heldout.parquet}"
-: "${OUT:=runs/$METHOD-llama-3.2-3b}"
-: "${HARDWARE:=gpu8}"
-
-train \
-    method="$METHOD" \
-    model=llama3_2_3b \
-    hardware="$HARDWARE" \
-    actor_rollout_ref.model.path="$(quoted "$MODEL")" \
-    data.train_files="$(quoted_list "$TRAIN")" \
-    data.val_files="$(quoted_list "$VALID")" \
-    trainer.default_local_dir="$(quoted "$OUT")" \
-    "$@"
+train_model llama3_2_3b meta-llama/Llama-3.2-3B llama-3.2-3b "$@"

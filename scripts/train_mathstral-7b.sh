@@ -9,19 +9,4 @@
 #   METHOD=luffy bash scripts/train_mathstral-7b.sh seele.seed=1
 source "$(dirname "$0")/lib/common.sh"
 
-: "${METHOD:=seele}"
-: "${MODEL:=mistralai/Mathstral-7B-v0.1}"
-: "${TRAIN:=data/prepared/deepmath/train.parquet}"
-: "${VALID:=data/prepared/deepmath/heldout.parquet}"
-: "${OUT:=runs/$METHOD-mathstral-7b}"
-: "${HARDWARE:=gpu8}"
-
-train \
-    method="$METHOD" \
-    model=mathstral_7b \
-    hardware="$HARDWARE" \
-    actor_rollout_ref.model.path="$(quoted "$MODEL")" \
-    data.train_files="$(quoted_list "$TRAIN")" \
-    data.val_files="$(quoted_list "$VALID")" \
-    trainer.default_local_dir="$(quoted "$OUT")" \
-    "$@"
+train_model mathstral_7b mistralai/Mathstral-7B-v0.1 mathstral-7b "$@"

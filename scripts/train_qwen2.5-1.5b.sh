@@ -9,19 +9,4 @@
 #   METHOD=luffy bash scripts/train_qwen2.5-1.5b.sh seele.seed=1
 source "$(dirname "$0")/lib/common.sh"
 
-: "${METHOD:=seele}"
-: "${MODEL:=Qwen/Qwen2.5-1.5B}"
-: "${TRAIN:=data/prepared/deepmath/train.parquet}"
-: "${VALID:=data/prepared/deepmath/heldout.parquet}"
-: "${OUT:=runs/$METHOD-qwen2.5-1.5b}"
-: "${HARDWARE:=gpu8}"
-
-train \
-    method="$METHOD" \
-    model=qwen2_5_1_5b \
-    hardware="$HARDWARE" \
-    actor_rollout_ref.model.path="$(quoted "$MODEL")" \
-    data.train_files="$(quoted_list "$TRAIN")" \
-    data.val_files="$(quoted_list "$VALID")" \
-    trainer.default_local_dir="$(quoted "$OUT")" \
-    "$@"
+train_model qwen2_5_1_5b Qwen/Qwen2.5-1.5B qwen2.5-1.5b "$@"

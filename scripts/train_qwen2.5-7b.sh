@@ -12,19 +12,4 @@
 #   METHOD=seele_paper bash scripts/train_qwen2.5-7b.sh seele.hints.target_accuracy=0.4
 source "$(dirname "$0")/lib/common.sh"
 
-: "${METHOD:=seele}"
-: "${MODEL:=Qwen/Qwen2.5-7B}"
-: "${TRAIN:=data/prepared/deepmath/train.parquet}"
-: "${VALID:=data/prepared/deepmath/heldout.parquet}"
-: "${OUT:=runs/$METHOD-qwen2.5-7b}"
-: "${HARDWARE:=gpu8}"
-
-train \
-    method="$METHOD" \
-    model=qwen2_5_7b \
-    hardware="$HARDWARE" \
-    actor_rollout_ref.model.path="$(quoted "$MODEL")" \
-    data.train_files="$(quoted_list "$TRAIN")" \
-    data.val_files="$(quoted_list "$VALID")" \
-    trainer.default_local_dir="$(quoted "$OUT")" \
-    "$@"
+train_model qwen2_5_7b Qwen/Qwen2.5-7B qwen2.5-7b "$@"

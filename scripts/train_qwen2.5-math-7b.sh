@@ -12,19 +12,4 @@
 #       data.max_response_length=8192 actor_rollout_ref.rollout.max_model_len=16384     # docs/methods/README.md
 source "$(dirname "$0")/lib/common.sh"
 
-: "${METHOD:=seele}"
-: "${MODEL:=Qwen/Qwen2.5-Math-7B}"
-: "${TRAIN:=data/prepared/deepmath/train.parquet}"
-: "${VALID:=data/prepared/deepmath/heldout.parquet}"
-: "${OUT:=runs/$METHOD-qwen2.5-math-7b}"
-: "${HARDWARE:=gpu8}"
-
-train \
-    method="$METHOD" \
-    model=qwen2_5_math_7b \
-    hardware="$HARDWARE" \
-    actor_rollout_ref.model.path="$(quoted "$MODEL")" \
-    data.train_files="$(quoted_list "$TRAIN")" \
-    data.val_files="$(quoted_list "$VALID")" \
-    trainer.default_local_dir="$(quoted "$OUT")" \
-    "$@"
+train_model qwen2_5_math_7b Qwen/Qwen2.5-Math-7B qwen2.5-math-7b "$@"

@@ -24,6 +24,27 @@ train() {
     DRY_RUN=1 run "$@"
     [ -n "${DRY_RUN:-}" ] || exec "$@"
 }
+# Train from a base model, by default with SEELE on DeepMath and 8 GPUs: train_model MODEL_CONFIG PATH RUN [OVERRIDE...].
+# METHOD, MODEL, TRAIN, VALID, OUT and HARDWARE in the environment replace the defaults.
+train_model() {
+    local config=$1 path=$2 run=$3
+    shift 3
+    : "${METHOD:=seele}"
+    : "${MODEL:=$path}"
+    : "${TRAIN:=data/prepared/deepmath/train.parquet}"
+    : "${VALID:=data/prepared/deepmath/heldout.parquet}"
+    : "${OUT:=runs/$METHOD-$run}"
+    : "${HARDWARE:=gpu8}"
+    train \
+        method="$METHOD" \
+        model="$config" \
+        hardware="$HARDWARE" \
+        actor_rollout_ref.model.path="$(quoted "$MODEL")" \
+        data.train_files="$(quoted_list "$TRAIN")" \
+        data.val_files="$(quoted_list "$VALID")" \
+        trainer.default_local_dir="$(quoted "$OUT")" \
+        "$@"
+}
 # Quote a path as a Hydra value, whatever characters it has; comma-separated paths as a list; and undo it.
 quote="'"
 quoted() { printf '%s' "$quote${1//$quote/\\$quote}$quote"; }
