@@ -19,7 +19,7 @@ from seele.data.prepare import Split, prepare
 from seele.data.statistics import describe_problems
 from seele.data.storage import parquet
 from seele.data.storage.files import PartialFile, file_sha256, write_atomically
-from seele.data.storage.parquet import copy_rows
+from seele.data.storage.parquet import copy_rows, set_column
 from seele.data.storage.schema import content_id, read_problems, write_problems
 from seele.errors import DataError
 from seele.records import Instance, Milestone
@@ -733,6 +733,23 @@ def test_rows_are_copied_with_all_their_columns(tmp_path):
     copied = parquet.pq.read_table(tmp_path / "some")
     assert copied.schema == parquet.pq.read_schema(tmp_path / "all")
     assert [row["index"] for row in copied["extra_info"].to_pylist()] == [0, 2]
+
+
+def test_columns_are_copied_that_python_cannot_hold(tmp_path, monkeypatch):
+    """Arrow has dates after the year 9999."""
+    monkeypatch.setattr(parquet, "MAX_GROUP_ROWS", 3)
+    monkeypatch.setattr(parquet, "_BATCH_ROWS", 2)
+    days = parquet.pa.array([0, 5_000_000, None, -5_000_000, 7], parquet.pa.int32())
+    dates = parquet.pa.table({"n": range(5), "day": days.cast(parquet.pa.date32())})
+    parquet.pq.write_table(dates, tmp_path / "all")
+    copy_rows(tmp_path / "all", tmp_path / "some", [True, True, False, True, True])
+    set_column(tmp_path / "some", tmp_path / "new", parquet.pa.field("n", parquet.pa.int64()), [9, 8, 7, 6])
+    expected = dates.filter([True, True, False, True, True])
+    assert parquet.pq.read_table(tmp_path / "some") == expected
+    assert parquet.pq.read_table(tmp_path / "new")["day"] == expected["day"]
+    assert parquet.pq.read_table(tmp_path / "new")["n"].to_pylist() == [9, 8, 7, 6]
+    metadata = parquet.pq.ParquetFile(tmp_path / "new").metadata
+    assert [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)] == [4]
 
 
 def test_ids_are_made_of_the_content_and_parts_do_not_run_into_each_other():

@@ -3,6 +3,7 @@
 This module is independent of the meaning of the columns; see ``seele.data.storage.schema``.
 """
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -15,6 +16,7 @@ from seele.data.storage.files import PartialFile
 # A row group is encoded in one piece: it ends at whichever limit comes first, and depends only on the rows.
 MAX_GROUP_ROWS = 10_000
 MAX_GROUP_CHARS = 32_000_000
+_BATCH_ROWS = 1024
 
 
 class ParquetSink:
@@ -56,6 +58,11 @@ class ParquetSink:
         if len(self._rows) >= MAX_GROUP_ROWS or self._chars >= MAX_GROUP_CHARS:
             self._end_group()
 
+    def add_group(self, group: pa.Table) -> None:
+        """Append rows as a row group of their own."""
+        self._end_group()
+        self._writer.write_table(group, row_group_size=group.num_rows)
+
     def finish(self) -> None:
         """Write the remaining rows and the footer. The file keeps its temporary name."""
         self._end_group()
@@ -86,9 +93,10 @@ def copy_rows(source: Path, target: Path, keep: Iterable[bool]) -> None:
     Raises:
         OSError: If a file cannot be read or written.
     """
-    claims = iter(keep)
+    rest = iter(keep)
     file = pq.ParquetFile(source)
-    _write_rows(target, file.schema_arrow, (row for row in _rows(file) if next(claims)))
+    kept = (batch.filter(_take(rest, batch, pa.bool_())) for batch in file.iter_batches(_BATCH_ROWS))
+    _write(target, file.schema_arrow, kept)
 
 
 def set_column(source: Path, target: Path, field: pa.Field, values: Iterable[Any]) -> None:
@@ -108,25 +116,30 @@ def set_column(source: Path, target: Path, field: pa.Field, values: Iterable[Any
     schema = file.schema_arrow
     index = schema.get_field_index(field.name)
     schema = schema.append(field) if index < 0 else schema.set(index, field)
-    _write_rows(target, schema, (row | {field.name: next(rest)} for row in _rows(file)))
+
+    def changed(batch: pa.RecordBatch) -> pa.RecordBatch:
+        column = _take(rest, batch, field.type)
+        columns = [column if name == field.name else batch[name] for name in schema.names]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    _write(target, schema, map(changed, file.iter_batches(_BATCH_ROWS)))
 
 
-def _rows(file: pq.ParquetFile) -> Iterator[dict[str, Any]]:
-    for batch in file.iter_batches(batch_size=1024):
-        yield from batch.to_pylist()
+def _take(values: Iterator[Any], batch: pa.RecordBatch, kind: pa.DataType) -> pa.Array:
+    return pa.array(itertools.islice(values, batch.num_rows), kind)
 
 
-def _write_rows(target: Path, schema: pa.Schema, rows: Iterable[dict[str, Any]]) -> None:
+def _write(target: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    """Write rows without making Python's values of them: it has none for a date after the year 9999."""
+    group: list[pa.RecordBatch] = []
     with ParquetSink(target, schema) as sink:
-        for row in rows:
-            sink.add(row, num_chars=_count_chars(row))
+        for batch in batches:
+            group.append(batch)
+            rows, size = sum(each.num_rows for each in group), sum(each.nbytes for each in group)
+            if rows >= MAX_GROUP_ROWS or size >= MAX_GROUP_CHARS:
+                sink.add_group(pa.Table.from_batches(group, schema))
+                group = []
+        if any(each.num_rows for each in group):
+            sink.add_group(pa.Table.from_batches(group, schema))
         sink.finish()
         sink.commit()
-
-
-def _count_chars(value: Any) -> int:
-    if isinstance(value, str | bytes):
-        return len(value)
-    if isinstance(value, Mapping):
-        return sum(map(_count_chars, value.values()))
-    return sum(map(_count_chars, value)) if isinstance(value, list) else 1
