@@ -45,8 +45,8 @@ Arms are sorted by the number of tasks on which that interval lies above zero, o
 one, then by the mean difference.
 An arm that a task takes over from another one counts there only.
 An empty cell has no runs, or runs that spent far less than GRPO's.
-[The protocol](protocol.md#arms) says what the names of arms mean, and
-`benchmarks/evidence/plan.yaml` has their settings.
+Arms have 16 rollouts per problem unless the table says 8.
+[The protocol](protocol.md#arms) says more, and `benchmarks/evidence/plan.yaml` has their settings.
 Each task's page says where its runs are and how they were made.
 
 ```bash
@@ -219,16 +219,18 @@ def table(results: Mapping[str, Result]) -> str:
         won = sum(is_ahead for is_ahead, _ in gains[arm])
         return -won, -fmean(gain for _, gain in gains[arm]) if gains[arm] else 0.0
 
+    named = all_arms(load_plan())
     rows = [
         [
             f"`{arm}`",
+            named[arm]["what"] if arm in named else "your own",
             *(cells[arm].get(task, "") for task in results),
             f"{-standing(arm)[0]} of {len(gains[arm])}" if gains[arm] else "",
         ]
         for arm in sorted(cells, key=lambda arm: (standing(arm), arm))
     ]
     heads = [f"`{task}` at {amount(each.budget)}" for task, each in results.items()]
-    return markdown_table(["arm", *heads, "clearly ahead"], rows)
+    return markdown_table(["arm", "what it is", *heads, "clearly ahead"], rows, num_names=2)
 
 
 def main() -> None:

@@ -70,11 +70,15 @@ def credit_arms(plan: Mapping[str, Any]) -> dict[str, Any]:
     arms = dict(plan["credit"])
     for name, arm in plan["credit"].items():
         for change, changes in plan["credit_changes"].items():
-            overrides = [*arm["overrides"], *changes]
+            overrides = [*arm["overrides"], *changes["overrides"]]
             if _NO_STOP in overrides:
                 # A run refuses settings of a part that it turns off.
                 overrides = [each for each in overrides if not each.startswith("seele.credit.stop_below=")]
-            arms[f"{name}-{change}"] = {"overrides": overrides, "tuned_as": arm.get("tuned_as", name)}
+            arms[f"{name}-{change}"] = {
+                "what": arm["what"].replace("credit by milestones", changes["what"]),
+                "overrides": overrides,
+                "tuned_as": arm.get("tuned_as", name),
+            }
     return arms
 
 

@@ -222,13 +222,14 @@ def equal_cost_table(
         results[references[0]],
         results_on("harder", task, arms, cost, references[:1], enough).values(),
     )
-    rows = []
+    rows, named = [], all_arms(load_plan())
     for arm in [name for name in arms if name in heldout.arms]:
         found, reach = heldout.arms[arm], heldout.arms[arm].cost_of_accuracy
         differences = [result.arms[arm].difference for result in results.values()]
         rows.append(
             [
                 f"`{arm}`",
+                named[arm]["what"],
                 str(len(found.accuracy.by_seed)),
                 _estimate(found.accuracy),
                 *map(_difference, differences),
@@ -237,9 +238,11 @@ def equal_cost_table(
                 f"{reach.num_reached} of {len(reach.by_seed)}",
             ]
         )
-    heads = ["arm", "seeds", "held-out", *(f"minus `{name}`, points" for name in results), "harder"]
+    heads = ["arm", "what it is", "seeds", "held-out"]
+    heads += [*(f"minus `{name}`, points" for name in results), "harder"]
     what = "tokens" if cost.startswith("tokens") else COSTS[cost].title
-    table = markdown_table([*heads, f"{what} to {share(heldout.accuracy)}", "seeds that reach it"], rows)
+    heads += [f"{what} to {share(heldout.accuracy)}", "seeds that reach it"]
+    table = markdown_table(heads, rows, num_names=2)
     return f"{table}\nAt {amount(heldout.budget)} {COSTS[cost].title}.\n"
 
 
