@@ -1,4 +1,4 @@
-"""BREAD (arXiv:2506.17211): a bisection for the shortest prefix under which a group is mixed."""
+"""BREAD (arXiv:2506.17211): a bisection for a prefix under which a group is mixed."""
 
 from collections.abc import Sequence
 from typing import ClassVar

@@ -230,8 +230,8 @@ def prefix_advantages(rewards_G: ArrayLike, prefixed_G: ArrayLike) -> tuple[Arra
         generated tokens after prefix:  A = r - m
         tokens of the prefix:           A = (r - m - mean of the rollouts without prefix) / K
 
-    K rollouts continue the prefix and m is the mean of their rewards; m = 0 if K = 1, so that a single
-    continuation keeps its reward. The mean over no rollouts is also 0.
+    K rollouts continue the prefix and m is the mean of their rewards. The mean over fewer than two rollouts
+    is 0: a single one keeps its reward.
 
     Args:
         rewards_G: (G,) outcome rewards.
@@ -247,7 +247,7 @@ def prefix_advantages(rewards_G: ArrayLike, prefixed_G: ArrayLike) -> tuple[Arra
     _check_group(rewards_G, prefixed_G=prefixed_G)
     num_prefixed = int(prefixed_G.sum())
     own = rewards_G[prefixed_G].mean() if num_prefixed > 1 else 0.0
-    others = rewards_G[~prefixed_G].mean() if num_prefixed < rewards_G.size else 0.0
+    others = rewards_G[~prefixed_G].mean() if rewards_G.size - num_prefixed > 1 else 0.0
     generated_G: Array = rewards_G - np.where(prefixed_G, own, others)
     prefix_G: Array = np.where(prefixed_G, rewards_G - own - others, 0.0) / max(num_prefixed, 1)
     return generated_G, prefix_G

@@ -458,6 +458,12 @@ def test_prefix_advantages_of_one_continuation():
     np.testing.assert_allclose(prefix, [1 - 2 / 7] + [0] * 7)
 
 
+def test_a_single_rollout_without_a_prefix_keeps_its_reward():
+    generated, prefix = prefix_advantages([1, 0, 1], [False, True, True])
+    np.testing.assert_array_equal(generated, [1, -0.5, 0.5])
+    np.testing.assert_array_equal(prefix, [0, -0.25, 0.25])
+
+
 def test_prefix_advantages_of_several_continuations_are_taken_among_them():
     generated, prefix = prefix_advantages([1, 0, 1, 0], [True, True, False, False])
     np.testing.assert_allclose(generated, [0.5, -0.5, 0.5, -0.5])
