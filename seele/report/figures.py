@@ -110,7 +110,8 @@ def hint_ratio(run: RunFolder) -> Figure | None:
         axes.fill_between(
             low.x, low.y, high.y, color=COLOURS[0], alpha=0.15, linewidth=0, label="10 % to 90 %"
         )
-    axes.plot(mean.x, mean.y, color=COLOURS[0], linewidth=2, label="mean")
+    marker = "." if len(mean.x) == 1 else "-"
+    axes.plot(mean.x, mean.y, marker, color=COLOURS[0], linewidth=2, label="mean")
     style_axes(axes, x_label="step", y_label="revealed share of the solution")
     share_on_y(axes)
     step_axis(axes)

@@ -42,17 +42,20 @@ def step_metrics(visits: Sequence[Visit], *, continues_hints: bool = True) -> di
     """
     by_visit = [groups_of(visit) for visit in visits]
     round_G, ratio_G, accuracy_G, size_G = np.concatenate(by_visit).T
+    several_G = size_G > 1
     p10, p50, p90 = np.quantile(ratio_G, [0.1, 0.5, 0.9])
     metrics = {
         "accuracy/mean": float(accuracy_G.mean()),
-        "rounds/all_same_share": float(np.isin(accuracy_G, (0.0, 1.0)).mean()),
-        "rounds/mean_a_1_minus_a": float(unbiased_reward_variance(accuracy_G, size_G).mean()),
         "rounds/mean_distance": float(np.abs(accuracy_G - 0.5).mean()),
         "hint_ratio/mean": float(ratio_G.mean()),
         "hint_ratio/p10": float(p10),
         "hint_ratio/p50": float(p50),
         "hint_ratio/p90": float(p90),
     }
+    if several_G.any():
+        accuracy_S, size_S = accuracy_G[several_G], size_G[several_G]
+        metrics["rounds/all_same_share"] = float(np.isin(accuracy_S, (0.0, 1.0)).mean())
+        metrics["rounds/mean_a_1_minus_a"] = float(unbiased_reward_variance(accuracy_S, size_S).mean())
     for round_index in sorted(set(round_G.astype(int).tolist())):
         in_round_G = round_G == round_index
         metrics[f"accuracy/round_{round_index}"] = float(accuracy_G[in_round_G].mean())
@@ -70,19 +73,21 @@ def step_metrics(visits: Sequence[Visit], *, continues_hints: bool = True) -> di
     ) / len(visits)
     metrics["group/on_policy"] = (len(rollouts) - len(given)) / len(visits)
     practised = _practised(visits) if continues_hints else {}
-    return metrics | _pooled(by_visit) | practised | _thrown_away(visits) | _rollout_shares(visits)
+    return metrics | _pooled(visits, by_visit) | practised | _thrown_away(visits) | _rollout_shares(visits)
 
 
-def _pooled(by_visit: Sequence[Array]) -> dict[str, float]:
+def _pooled(visits: Sequence[Visit], by_visit: Sequence[Array]) -> dict[str, float]:
     """Metrics of each problem's rollouts pooled over its rounds, from the groups of each visit."""
-    between, total, mixed = 0.0, 0.0, []
+    mixed = [len({rollout.grade.correct for rollout in visit.generated}) > 1 for visit in visits]
+    between, total = 0.0, 0.0
     for groups in by_visit:
-        _, _, accuracy_G, size_G = groups.T
+        _, _, accuracy_G, size_G = groups[groups[:, 3] > 1].T
+        if not size_G.size:
+            continue
         within = float(np.average(unbiased_reward_variance(accuracy_G, size_G), weights=size_G))
         pooled = np.average(accuracy_G, weights=size_G)
         whole = float(unbiased_reward_variance(pooled, size_G.sum()))
         between, total = between + whole - within, total + whole
-        mixed.append(0.0 < pooled < 1.0)
     return {
         "prompts/nonzero_variance_share": float(np.mean(mixed)),
         "prompts/variance_between_hints": between / total if total else 0.0,

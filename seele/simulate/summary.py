@@ -87,11 +87,19 @@ def mean_summary(summaries: Sequence[Summary]) -> Summary:
     )
 
 
-def paired_difference(trace: Trace, other: Trace) -> tuple[float, float]:
-    """Return the mean difference in a(1 - a) between two controllers on the same problems, and the half-width
-    of its 95 % interval.
+def paired_difference(traces: Sequence[Trace], others: Sequence[Trace]) -> tuple[float, float]:
+    """Return the mean difference in a(1 - a) between two controllers, and the half-width of its 95 % interval
+    over problems.
+
+    Args:
+        traces: A trace for each world. Worlds have equally many problems; the n-th of all worlds share their
+            luck, so each is one observation.
+        others: The other controller's, in the same worlds.
     """
-    worth_N, other_N = (_over_rollouts(each.worth_NVR, each).mean(axis=1) for each in (trace, other))
+    worth_N, other_N = (
+        np.mean([_over_rollouts(trace.worth_NVR, trace).mean(axis=1) for trace in each], axis=0)
+        for each in (traces, others)
+    )
     difference_N = worth_N - other_N
     return float(difference_N.mean()), float(Z_95 * difference_N.std(ddof=1) / math.sqrt(len(difference_N)))
 
@@ -112,12 +120,9 @@ def report(traces: Mapping[str, Mapping[str, Trace]], schedule: Schedule) -> dic
             "worlds": {world: _to_json(row) for world, row in rows.items()},
         }
         if name != first:
-            pairs = [paired_difference(by_world[world], traces[first][world]) for world in by_world]
-            # Worlds are independent draws, so the variances of their means add up.
-            controllers[name][f"minus_{first}"] = {
-                "mean": float(np.mean([mean for mean, _ in pairs])),
-                "half_width_95": math.sqrt(sum(width**2 for _, width in pairs)) / len(pairs),
-            }
+            others = [traces[first][world] for world in by_world]
+            mean, half_width = paired_difference([*by_world.values()], others)
+            controllers[name][f"minus_{first}"] = {"mean": mean, "half_width_95": half_width}
     return {"schedule": asdict(schedule), "controllers": controllers}
 
 

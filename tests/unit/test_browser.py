@@ -631,6 +631,23 @@ def test_a_hint_in_the_question_is_drawn_there(run, tmp_path):
         assert page.count(asked) == problems and "<pre>so 5" in page and "</mark>so" not in page
 
 
+def test_a_replayed_hint_is_drawn_in_the_question_too(run):
+    hints = {"placement": "user", "request": "See: {hint} of {question}"}
+    (run / "resolved.yaml").write_text(yaml.safe_dump({"seele": {"hints": hints}}))
+    lines = problem_lines("hard")
+    write_step(run, 4, [*lines, lines[0] | {"rollout": 9, "origin": "replay", "hint": "LEMMA"}])
+    with served(run) as site:
+        page = get(f"{site}/?step=4&open=hard")
+    assert "See: <mark>LEMMA</mark> of" in page and "<pre><mark>LEMMA" not in page
+
+
+def test_a_filter_that_no_rollout_of_a_step_meets_is_shown(run):
+    with served(run) as site:
+        page = get(f"{site}/?step=4&level=77&source=elsewhere")
+    assert '<option value="77" selected>' in page and '<option value="elsewhere" selected>' in page
+    assert "0 of " in page
+
+
 def test_an_open_problem_is_shown_on_its_page_and_the_shared_ones_have_pages(run, tmp_path):
     write_step(run, 9, [each for number in range(60) for each in problem_lines(f"p{number}")])
     shutil.copytree(run, tmp_path / "other")

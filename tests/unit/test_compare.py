@@ -601,6 +601,24 @@ def test_runs_with_other_hints_are_not_seeds_of_one_arm(tmp_path):
     assert note in notes_of(*folders[:2], labels=["0=mine", "1=mine"])
 
 
+def test_every_setting_of_the_method_that_differs_within_an_arm_is_named(tmp_path):
+    settings = {"seele.hints.rounds": 1, "seele.advantage.baseline": "pooled", "seele.credit.name": "none"}
+    changed = {
+        "seele.hints.rounds": 2,
+        "seele.advantage.baseline": "per_round",
+        "seele.credit.name": "milestones",
+    }
+    one, other = (
+        make_run(tmp_path / name, straight(0.1, 0.3), seed=seed, settings=each)
+        for seed, (name, each) in enumerate((("one", settings), ("other", changed)))
+    )
+    path = [folder.as_posix() for folder in (one, other)]
+    notes = compare([one, other], labels=[f"{each}=mine" for each in path]).notes
+    for key in settings:
+        values = f"{settings[key]} in {path[0]}; {changed[key]} in {path[1]}"
+        assert f"Not the same {key} within the arm mine: {values}." in notes, key
+
+
 def test_learning_rates_that_differ_within_an_arm_are_named(tmp_path):
     key = "actor_rollout_ref.actor.optim.lr"
     one, other = (
@@ -729,7 +747,7 @@ def test_what_makes_runs_less_comparable_is_named(tmp_path, change, note):
 
 
 def test_a_run_in_two_stages_began_with_the_base_model_of_the_first(tmp_path):
-    stages = {"sft": {"steps": 312, "seconds": 38.2}, "rl": {"steps": 10, "seconds": 20.0}}
+    stages = {"rl": {"steps": 10, "seconds": 20.0}, "sft": {"steps": 312, "seconds": 38.2}}
     settings = {"actor_rollout_ref.model.path": "RUN/sft/merged", "data.train_files": ["RUN/problems/rl"]}
     one = make_run(tmp_path / "one", straight(0.1, 0.3))
     two = make_run(

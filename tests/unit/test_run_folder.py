@@ -681,6 +681,7 @@ def test_a_terminal_that_is_watched_shows_the_course_below_the_lines(tmp_path, m
 
 def test_the_course_of_a_run_is_drawn_from_what_it_logs():
     assert sparkline([0.0, 0.5, 1.0, 2.0, -1.0]) == "▁▅██▁" and sparkline([0.0], most=0.0) == "▁"
+    assert sparkline([0.0, float("nan"), float("inf"), 1.0]) == "▁  █"
     columns = draw_board([{"step": 2, "accuracy/round_0": 0.5, "actor/entropy": 1.0}], 4).columns
     assert [*columns[0].cells] == ["step", "accuracy, first round"]
     assert [*draw_board([], 4).columns[1].cells] == ["0 of 4"]

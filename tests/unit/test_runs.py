@@ -459,7 +459,9 @@ def test_the_tokens_of_a_line_come_last_as_the_browser_expects(monkeypatch):
     columns = {name: torch.ones(1, 2) for name in names}
     monkeypatch.setattr(token_dump, "read_columns", lambda _, read: {name: columns[name] for name in read})
     batch = SimpleNamespace(keys=["row"], tags=[{}], fields=names)
-    tokens = token_dump.token_columns(batch, lambda ids: ["a"] * len(ids))["row"]
+    # Like SentencePiece, this drops the blank that a text begins with.
+    tokens = token_dump.token_columns(batch, lambda ids: [(" a" * len(each))[1:] for each in ids])["row"]
+    assert tokens["tokens"] == [" a", " a"]
     grade = Grade(
         True, RIGHT, 1.0, {"said": '", "tokens": ["no"]'}, walk=Walk((Segment(0, 2, 0, True),), None)
     )
@@ -522,6 +524,20 @@ def test_variance_between_hints_is_what_the_rounds_do_not_explain():
     metrics = step_metrics([replace(VISIT, rollouts=rollouts)])
     assert metrics["prompts/variance_between_hints"] == pytest.approx(1.0)
     assert metrics["rounds/mean_a_1_minus_a"] == 0.0
+
+
+def test_a_hint_of_a_single_rollout_says_nothing_of_variance():
+    """Two agree behind one hint; the single one behind another says neither that they agree nor that not."""
+    rollouts = tuple(
+        rollout(index // 2, index, (RIGHT, WRONG, WRONG)[index], hint_steps=2 - index // 2 * 2)
+        for index in range(3)
+    )
+    metrics = step_metrics([replace(VISIT, rollouts=rollouts)])
+    assert (metrics["rounds/all_same_share"], metrics["rounds/mean_a_1_minus_a"]) == (0.0, 0.5)
+    assert metrics["prompts/variance_between_hints"] == 0.0
+    assert metrics["prompts/nonzero_variance_share"] == 1.0
+    alone = step_metrics([replace(VISIT, rollouts=rollouts[1:])])
+    assert not {"rounds/all_same_share", "rounds/mean_a_1_minus_a"} & alone.keys()
 
 
 def test_a_reward_for_the_form_leaves_every_accuracy_as_it_was():

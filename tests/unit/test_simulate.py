@@ -213,7 +213,7 @@ def test_a_controller_has_the_same_fate_twice(name):
     schedule = Schedule(visits=2, batch_size=8)
     trace, again = (simulate(build(name, seed=5), problems, schedule, seed=7) for _ in range(2))
     assert same_trace(trace, again)
-    assert paired_difference(trace, again) == (0.0, 0.0)
+    assert paired_difference([trace], [again]) == (0.0, 0.0)
     assert not same_trace(trace, simulate(build(name, seed=5), problems, schedule, seed=8))
 
 
@@ -510,7 +510,7 @@ def test_failed_rounds_are_replaced_as_in_training(when, name, roll_out, more):
 def test_a_paired_difference_by_hand():
     # 0.1 and 0.2 better: mean 0.15, sample standard deviation 0.1 / sqrt(2), of the mean 0.05.
     trace, other = trace_of([[[0.2, 0.2]], [[0.2, 0.3]]]), trace_of([[[0.1, 0.1]], [[0.05, 0.05]]])
-    assert paired_difference(trace, other) == pytest.approx((0.15, 1.959964 * 0.05))
+    assert paired_difference([trace], [other]) == pytest.approx((0.15, 1.959964 * 0.05))
 
 
 def test_a_mean_over_worlds_counts_every_world_alike():
@@ -528,7 +528,7 @@ def test_bayes_beats_the_paper_with_half_its_rounds():
     problems = draw_problems("3pl", num_problems=150, seed=0)
     ours = simulate(build("bayes", rounds=2), problems, Schedule(visits=4, rounds=2), seed=0)
     papers = simulate(build("paper"), problems, Schedule(visits=4), seed=0)
-    difference, half_width = paired_difference(ours, papers)
+    difference, half_width = paired_difference([ours], [papers])
     assert difference - half_width > 0.0
 
 

@@ -19,7 +19,7 @@ ROWS = [
         "round": 0,
         "hint_ratio": number / 100,
         "hint": "1 + 1 = 2\n",
-        "text": "so <script>|x| `y`",
+        "text": "so <script>|x| `y` 2*3*4",
         "answer": "2",
         "reason": "wrong",
         "reward": 0.0,
@@ -70,7 +70,9 @@ def test_tensorboard_stores_a_histogram_each_step_and_a_table_and_curves_every_t
     assert images[0].width > images[0].height > 100 and images[0].encoded_image_string.startswith(b"\x89PNG")
     lines = tables[0].tensor_proto.string_val[0].decode().splitlines()
     assert len(lines) == 2 + NUM_ROLLOUTS and all(line.count("|") == len(COLUMNS) + 1 for line in lines)
-    assert "so &lt;script&gt;&#124;x&#124; &#96;y&#96;" in lines[2] and "1 + 1 = 2<br>" in lines[2]
+    assert (
+        "so &lt;script&gt;&#124;x&#124; &#96;y&#96; 2&#42;3&#42;4" in lines[2] and "1 + 1 = 2<br>" in lines[2]
+    )
 
 
 def test_wandb_stores_the_table_the_histogram_and_the_curves(tmp_path, monkeypatch):
@@ -86,7 +88,7 @@ def test_wandb_stores_the_table_the_histogram_and_the_curves(tmp_path, monkeypat
     (stored,) = tmp_path.rglob("*.table.json")
     table = json.loads(stored.read_text())
     assert table["columns"] == list(COLUMNS) and len(table["data"]) == NUM_ROLLOUTS
-    assert table["data"][0][0] == "p0" and table["data"][-1][0] == "p99"
+    assert table["data"][0][0] == "p0" and table["data"][-1][0] == "p89"
 
 
 def test_mlflow_stores_its_tables(tmp_path, monkeypatch):

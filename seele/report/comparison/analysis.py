@@ -24,7 +24,7 @@ from seele.report.comparison.runs import (
     read_compared,
     value_of,
 )
-from seele.report.run_folder import MARKS, RunFolder
+from seele.report.run_folder import FIRST_STAGE, MARKS, RunFolder
 from seele.report.series import VALIDATION, validation_splits
 
 DEFAULT_REFERENCE = "grpo"
@@ -248,7 +248,7 @@ def caveats(arms: Mapping[str, Mapping[int, ComparedRun]]) -> list[str]:
 
 def _differences_within(arm: str, runs: Sequence[ComparedRun]) -> list[str]:
     """Notes on settings of the method in which the arm's runs differ, as ``by`` and ``labels`` allow."""
-    keys = [*keys_of_arms(run.contents for run in runs), *ONLY_NOTED]
+    keys = [*keys_of_arms([run.contents for run in runs]), *ONLY_NOTED]
     notes = []
     for key in keys:
         if key not in CONDITIONS.values():
@@ -281,11 +281,11 @@ def _history(compared: ComparedRun) -> Sequence[str]:
         notes.append(
             f"{compared.folder} was resumed after step {step}: its costs do not include work done twice."
         )
-    for stage in list(card.get("stages", {}))[:-1]:
-        before = card["stages"][stage]
+    if before := card.get("stages", {}).get(FIRST_STAGE):
         notes.append(
-            f"{compared.folder}: its {stage} stage took {before['steps']} steps and {before['seconds']} s, "
-            "which are not among its steps and seconds; its tokens and FLOPs are those of both stages."
+            f"{compared.folder}: its {FIRST_STAGE} stage took {before['steps']} steps and "
+            f"{before['seconds']} s, which are not among its steps and seconds; its tokens and FLOPs are "
+            "those of both stages."
         )
     first = next((int(row["step"]) for row in metrics if row["step"] > 0), 1)
     if first != 1:

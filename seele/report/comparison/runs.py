@@ -4,7 +4,7 @@ An arm is a method with its settings; its runs differ in their seeds.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -152,7 +152,7 @@ def _method(run: RunFolder) -> str:
     return str(method)
 
 
-def keys_of_arms(runs: Iterable[RunFolder]) -> list[str]:
+def keys_of_arms(runs: Collection[RunFolder]) -> list[str]:
     """Dotted keys of the settings of ``TOLD_APART_BY`` that any of the runs has, section by section."""
     keys = (
         f"{section}.{name}"

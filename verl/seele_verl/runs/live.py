@@ -1,7 +1,7 @@
 """The table below the step lines in an interactive terminal: how far a run is, and its course."""
 
 from collections.abc import Mapping, Sequence
-from math import ceil
+from math import ceil, isfinite
 from statistics import fmean
 
 from rich.progress_bar import ProgressBar
@@ -66,7 +66,8 @@ def draw_board(
             name = f"un-hinted, {name}" if kind == "unhinted" else name
             table.add_row(name, f"{series.y[-1]:.2f}", sparkline(series.y[-STEPS_SHOWN:]))
     if losses := [row["actor/sft_loss"] for row in rows if "actor/sft_loss" in row]:
-        table.add_row("loss", f"{losses[-1]:.3f}", sparkline(losses[-STEPS_SHOWN:], most=max(losses)))
+        most = max(filter(isfinite, losses), default=1.0)
+        table.add_row("loss", f"{losses[-1]:.3f}", sparkline(losses[-STEPS_SHOWN:], most=most))
     seconds = [row["timing_s/step"] for row in rows if "timing_s/step" in row][-STEPS_SHOWN:]
     if seconds:
         left = int(fmean(seconds) * steps_left(last, total_steps, max_generated_tokens))
@@ -80,6 +81,11 @@ def draw_board(
 
 
 def sparkline(values: Sequence[float], *, most: float = 1.0) -> str:
-    """Return a character for each value, from 0 to ``most``; values outside are drawn at the edge."""
+    """Return a character for each value, from 0 to ``most``; values outside are drawn at the edge, and those
+    that are not finite as blanks.
+    """
     top = len(_LEVELS) - 1
-    return "".join(_LEVELS[min(top, max(0, round(value / (most or 1.0) * top)))] for value in values)
+    return "".join(
+        _LEVELS[min(top, max(0, round(value / (most or 1.0) * top)))] if isfinite(value) else " "
+        for value in values
+    )

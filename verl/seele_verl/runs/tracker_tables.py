@@ -22,7 +22,7 @@ COLUMNS = ("instance_id", "round", "hint_ratio", "hint", "text", "answer", "reas
 MAX_CHARS = 2000
 Image = NDArray[np.uint8]
 """(height, width, 3), red, green and blue of each pixel."""
-_IN_A_CELL = str.maketrans({"|": "&#124;", "\n": "<br>", "\\": "&#92;", "`": "&#96;"})
+_IN_A_CELL = {ord(mark): f"&#{ord(mark)};" for mark in "|\\`*_[~"} | {ord("\n"): "<br>"}
 
 
 def log_rollouts(
@@ -46,7 +46,7 @@ def log_rollouts(
         return
     table, image = [], None
     if step == 1 or step % EVERY_STEPS == 0:
-        table = [[_shown(row[name]) for name in COLUMNS] for row in spread_evenly(rows, NUM_ROLLOUTS)]
+        table = [[_shown(row[name]) for name in COLUMNS] for row in spread_evenly(sampled, NUM_ROLLOUTS)]
         image = _draw_curves(curves_of({row["instance_id"] for row in sampled}), sampled)
     for name in supported:
         _SENDERS[name](trackers[name], step, [row["hint_ratio"] for row in sampled], table, image)
