@@ -7,6 +7,7 @@ import math
 import re
 import subprocess
 import sys
+import time
 from collections import defaultdict
 from importlib.metadata import version
 from pathlib import Path
@@ -557,8 +558,21 @@ def test_a_step_ends_without_engines_that_died_and_is_saved_before_the_run_ends(
         trainer._let_go_of_lost_engines()
 
 
-@pytest.mark.parametrize(("step", "passes"), [(3, True), (4, False), (9, False)])
-def test_a_checkpoint_that_only_its_age_caused_is_marked(monkeypatch, tmp_path, step, passes):
+@pytest.mark.parametrize(
+    ("step", "every", "minutes", "saves", "passes"),
+    [
+        (3, 4, 0, True, True),
+        (4, 4, 0, True, False),
+        (9, 4, 0, True, False),
+        (3, 4, 5, False, False),
+        (9, 4, 5, False, False),  # verl saves it
+        (9, -1, 5, True, False),
+        (9, -1, None, False, False),
+    ],
+)
+def test_a_checkpoint_that_only_its_age_caused_is_marked(
+    monkeypatch, tmp_path, step, every, minutes, saves, passes
+):
     from seele_verl import trainer as module
     from seele_verl.runs.checkpoints import PASSING
 
@@ -566,12 +580,13 @@ def test_a_checkpoint_that_only_its_age_caused_is_marked(monkeypatch, tmp_path, 
     trainer = object.__new__(module.SeeleTrainer)
     trainer.run, trainer.global_steps, trainer.total_training_steps = tmp_path, step, 9
     trainer.timing_raw, trainer._lost_engines, trainer._let_go_of_lost_engines = {}, False, lambda: None
-    trainer._saved_step, trainer._saved_at = 2, -math.inf
-    trainer.seele = SimpleNamespace(save_every_minutes=5)
-    trainer.config = SimpleNamespace(trainer=SimpleNamespace(save_freq=4))
+    trainer._saved_step, trainer._saved_at = 2, -math.inf if minutes == 0 else time.monotonic()
+    trainer.seele = SimpleNamespace(save_every_minutes=5 if minutes is not None else None)
+    trainer.config = SimpleNamespace(trainer=SimpleNamespace(save_freq=every))
     trainer._save_checkpoint = lambda: (tmp_path / f"global_step_{step}/seele").mkdir(parents=True)
     (tmp_path / "logs").mkdir()
     trainer.on_step_end()
+    assert (tmp_path / f"global_step_{step}").exists() == saves
     assert (tmp_path / f"global_step_{step}" / PASSING).exists() == passes
 
 

@@ -627,6 +627,17 @@ def test_ordinary_settings_are_no_secrets(setting):
     refuse_secrets(OmegaConf.create({"seele": {"reward": {"kwargs": setting}}}))
 
 
+def test_a_secret_behind_a_variable_is_one(monkeypatch):
+    monkeypatch.setenv("OUR_PROXY", "http://user:word@proxy")
+    config = OmegaConf.create({"seele": {"reward": {"kwargs": {"proxy": "${oc.env:OUR_PROXY}"}}}})
+    with pytest.raises(
+        ConfigError, match=r"kwargs\.proxy: an address with a password .* values of variables"
+    ):
+        refuse_secrets(config)
+    monkeypatch.delenv("OUR_PROXY")
+    refuse_secrets(config)  # told where the configuration is resolved
+
+
 @pytest.mark.parametrize(
     ("override", "message"), BAD_SETTINGS, ids=[override for override, _ in BAD_SETTINGS]
 )

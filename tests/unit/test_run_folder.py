@@ -24,7 +24,7 @@ from seele.errors import CheckpointError, ConfigError
 from seele.report.run_folder import STEP_FILE, TRACKER, read_step
 from seele_verl import merge, train
 from seele_verl.runs import card as run_card
-from seele_verl.runs import checkpoints, stages
+from seele_verl.runs import checkpoints, resume, stages, undo
 from seele_verl.runs.live import draw_board, drawn_of, sparkline
 from seele_verl.runs.log import RunLog, tracking, tracking_variables
 from seele_verl.runs.progress import follow_metrics, format_step, terminal_apart_from
@@ -434,6 +434,76 @@ def test_a_finished_run_without_checkpoints_is_not_erased(tmp_path, monkeypatch)
     check("disable")
     run_card.write_run_card(tmp_path, {"status": "failed"})
     check()
+
+
+def test_a_validation_alone_removes_no_steps(tmp_path):
+    def check(**changes):
+        trainer = {"default_local_dir": str(tmp_path), "resume_mode": "auto", "val_only": True} | changes
+        resume.check_validation_alone(OmegaConf.create({"trainer": trainer}))
+
+    log = RunLog(tmp_path)
+    check()
+    for step in (1, 2, 3):
+        log.append(step, {})
+    with pytest.raises(ConfigError, match=r"trainer\.val_only: .* steps up to 3, and those after 0"):
+        check()
+    check(val_only=False)
+    check(resume_mode="disable")
+    save_checkpoint(tmp_path, 3)
+    check()
+
+
+def contents(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("mode", ["auto", "disable", "resume_path"])
+def test_a_run_that_is_refused_after_it_began_to_start_is_as_before(tmp_path, mode):
+    log = RunLog(tmp_path)
+    for step in (1, 2, 3, 4, 5):
+        log.append(step, {"tokens/generated": 5.0})
+        log.write_rollouts(step, [{"step": step}])
+    for step in (2, 4):
+        save_checkpoint(tmp_path, step)
+    (tmp_path / "merged").mkdir()
+    (tmp_path / "merged" / "weights").write_text("4")
+    run_card.write_run_card(tmp_path, {"status": "finished"})
+    (tmp_path / "resolved.yaml").write_text("before")
+    before, path = contents(tmp_path), (mode == "resume_path" and str(tmp_path / "global_step_2")) or None
+    trainer = {"default_local_dir": str(tmp_path), "resume_mode": mode, "resume_from_path": path}
+    config = OmegaConf.create({"trainer": trainer, "actor_rollout_ref": {"model": {"path": "base"}}})
+
+    def start():
+        step = prepare_start(config)
+        RunLog(tmp_path).rewind(-1 if step is None else step)
+        (tmp_path / "resolved.yaml").write_text("after")
+        (tmp_path / "too_long.json").write_text("{}")
+        run_card.write_run_card(tmp_path, {"status": "running"})
+        return step
+
+    expected = {"auto": 4, "disable": None, "resume_path": 2}[mode]
+    with pytest.raises(ConfigError, match="too few GPUs"), undo.kept_until_training(config):
+        assert start() == expected
+        raise ConfigError("too few GPUs")
+    assert contents(tmp_path) == before
+    # A fault is no refusal, and once training has begun nothing comes back.
+    for error, begins in ((RuntimeError, False), (ConfigError, True)):
+        with contextlib.suppress(error), undo.kept_until_training(config):
+            assert start() == expected
+            if begins:
+                undo.let_go(tmp_path)
+            raise error
+        assert checkpoints.saved_steps(tmp_path) == {"auto": [2, 4], "disable": [], "resume_path": [2]}[mode]
+        assert (tmp_path / "resolved.yaml").read_text() == "after"
+        assert not (tmp_path / undo.KEPT).exists()
+
+
+def test_a_first_start_that_is_refused_leaves_its_card(tmp_path):
+    trainer = {"default_local_dir": str(tmp_path), "resume_mode": "auto", "resume_from_path": None}
+    with pytest.raises(ConfigError), undo.kept_until_training(OmegaConf.create({"trainer": trainer})):
+        run_card.write_run_card(tmp_path, {"status": "failed"})
+        raise ConfigError("no room")
+    assert run_card.read_run_card(tmp_path) == {"status": "failed"}
 
 
 def test_a_file_system_without_locks_is_said_to_be_one(tmp_path, monkeypatch, capsys):

@@ -128,6 +128,11 @@ def test_a_run_that_stops_goes_on_from_its_own_checkpoint(drivers, capsys):
     ]
 
 
+def test_a_restart_that_ends_before_it_begins_is_not_a_fault_at_the_same_step(drivers):
+    these = drivers((3, 2, FAULT), (None, None, FAULT), (9, 8, 0))
+    assert supervised(these.run, max_restarts=3) == 0 and len(these.calls) == 3
+
+
 def test_each_new_checkpoint_allows_the_restarts_anew(drivers, capsys):
     faults = [(step, saved, FAULT) for step, saved in [(3, 2), (4, 2), (7, 6), (8, 6), (9, 6)]]
     assert supervised(drivers(*faults).run, max_restarts=2) == FAULT

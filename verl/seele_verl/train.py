@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 import seele_verl.options
 import seele_verl.settings  # noqa: F401  what hardware files compute
@@ -67,6 +67,7 @@ from seele_verl.runs.supervision import (
     num_restarts,
     supervise,
 )
+from seele_verl.runs.undo import kept_until_training
 from seele_verl.settings import planned_steps
 from seele_verl.sft.run import supervised_steps, train_supervised
 
@@ -77,6 +78,11 @@ FULL_BYTES = 64 << 20
 """A disk with less free space is reported as full when a run has failed."""
 NODE_IS_FULL = "node running low on memory"
 """What Ray says of processes that its memory monitor killed."""
+TRUSTS = (
+    "actor_rollout_ref.model.trust_remote_code",
+    "actor_rollout_ref.rollout.engine_kwargs.vllm.trust_remote_code",
+    "critic.model.trust_remote_code",
+)
 _DEAD_ACTOR = re.compile(r"class_name: (\S+).*?\bpid: (\d+).*?\bip: (\S+)", re.DOTALL)
 """What Ray says of an actor whose process died."""
 
@@ -127,7 +133,8 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         # All stages share it: after the first, this process has imported Ray and could not fork another.
         python = cache(lambda: opened.enter_context(forked_workers(config)))
         for stage, preflight in walk:
-            _run_stage(stage, overrides, preflight, python)
+            with kept_until_training(stage):
+                _run_stage(stage, overrides, preflight, python)
             folder, last = (Path(each.trainer.default_local_dir).resolve() for each in (stage, config))
             if folder != last and is_asked_to_stop(folder):
                 again = f"the same command{_to_resume(overrides)} goes on"
@@ -164,7 +171,12 @@ def _run_stage(
         dropped = last_step(folder)
         log.rewind(-1)
     else:
-        line = log.rewind(resumed_at, saved_line(checkpoint_to_resume(config, resumed_at)))
+        checkpoint = checkpoint_to_resume(config, resumed_at)
+        if checkpoint.parent != folder:
+            # Steps that a run here made before its first checkpoint are not among those that go on.
+            dropped = last_step(folder)
+            log.rewind(-1)
+        line = log.rewind(resumed_at, saved_line(checkpoint))
         total_steps = planned_steps(config, preflight.num_problems)
         ends_at = final_step(config, log.generated, total_steps=total_steps)
         if not config.trainer.val_only:
@@ -206,8 +218,8 @@ def _run_stage(
     started = time.monotonic()
     try:
         with sigterm_stops(folder):
-            for checkpoint, damage in damaged.items():
-                sys.stdout.write(f"{checkpoint.name} is damaged: {damage}; an earlier one is used\n")
+            for damaged_one, damage in damaged.items():
+                sys.stdout.write(f"{damaged_one.name} is damaged: {damage}; an earlier one is used\n")
             _announce(folder, config, preflight, resumed_at)
             if dropped:
                 sys.stdout.write(
@@ -217,7 +229,8 @@ def _run_stage(
             if last_card:
                 sys.stdout.write(describe_changes(last_card, overrides))
             _train(config, folder, preflight, resumed_at, python, overrides)
-        card["status"] = "stopped" if has_stopped(folder) else "finished"
+        ended = last_card.get("status", "finished") if config.trainer.val_only else "finished"
+        card["status"] = "stopped" if has_stopped(folder) else ended
     except KeyboardInterrupt:
         raise  # a run without an end and without a process is interrupted
     except BaseException as error:
@@ -283,7 +296,7 @@ def describe_notes(config: DictConfig, preflight: Preflight) -> str:
     notes = describe_fits(preflight.fits, preflight)
     if budget := preflight.seele.max_generated_tokens:
         notes = f"one step after generated tokens reach {budget:,}, the run ends\n{notes}"
-    if config.actor_rollout_ref.model.trust_remote_code:
+    if any(OmegaConf.select(config, key) for key in TRUSTS):
         notes += "trust_remote_code: every process of the run executes code that ships with the model\n"
     validates = config.trainer.val_before_train or config.trainer.test_freq > 0
     if validates and preflight.num_validation_trained_on:

@@ -96,6 +96,7 @@ from seele_verl.runs.log import RunLog
 from seele_verl.runs.resume import checkpoint_to_resume, final_step, is_validation_due, saved_line
 from seele_verl.runs.stopping import heed_before_training, is_asked_to_stop, note_stop
 from seele_verl.runs.tracker_tables import log_rollouts
+from seele_verl.runs.undo import let_go
 from seele_verl.runs.watchdog import show_life
 from seele_verl.self_distillation import ask_teacher, write_divergence
 from seele_verl.settings import read_settings
@@ -601,6 +602,7 @@ class SeeleTrainer(PPOTrainerSync):
 
     def on_train_begin(self) -> None:
         super().on_train_begin()
+        let_go(self.run)
         self._training = True
         # verl has counted the first step already.
         if is_asked_to_stop(self.run):
@@ -612,11 +614,13 @@ class SeeleTrainer(PPOTrainerSync):
         stops = is_asked_to_stop(self.run)
         minutes = (time.monotonic() - self._saved_at) / 60
         ends = stops or self._lost_engines
-        is_due = ends or (self.seele.save_every_minutes or math.inf) <= minutes
-        if is_due and self._saved_step != self.global_steps:
+        every, is_last = self.config.trainer.save_freq, self.global_steps >= self.total_training_steps
+        allowed = self.seele.save_every_minutes or math.inf
+        # verl saves the last step only if it saves every so many.
+        is_left_out = is_last and every <= 0 and allowed < math.inf
+        if (ends or is_left_out or allowed <= minutes) and self._saved_step != self.global_steps:
             with marked_timer("save_checkpoint", self.timing_raw):
                 self._save_checkpoint()
-            every, is_last = self.config.trainer.save_freq, self.global_steps >= self.total_training_steps
             if not (ends or is_last or (every > 0 and self.global_steps % every == 0)):
                 mark_passing(step_folder(self.run, self.global_steps))
         if stops:

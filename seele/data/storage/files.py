@@ -109,8 +109,8 @@ def as_readable_as_usual(folder: Path) -> None:
 
 def _clear_leftovers(path: Path) -> None:
     for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
-        # Gone or locked: another process is using it.
-        with contextlib.suppress(OSError), leftover.open("rb") as stream:
+        # Gone or locked: another process is using it. NFS refuses to lock what is only read.
+        with contextlib.suppress(OSError), leftover.open("r+b") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             leftover.unlink()
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from seele.errors import ConfigError
 
@@ -41,15 +42,23 @@ def refuse_secrets(config: DictConfig) -> None:
                 f"trackers; export {name} in the shell that starts the run, and on a cluster in the one of "
                 "`ray start` on each node"
             )
-    for key, value in _values(OmegaConf.to_container(config, resolve=False)):
+    for key, value in _values(_resolved(config)):
         has_address = isinstance(value, str) and PASSWORD_IN_ADDRESS.search(value)
         if has_address or any(_is_secret(name, value) for name in key):
             reason = "an address with a password or token, but " if has_address else ""
             raise ConfigError(
                 f"{'.'.join(key)}: {reason}settings are written to the run's folder and log and sent to its "
-                "trackers; read a secret from an environment variable instead, or rename the setting if it "
-                "holds none"
+                "trackers, with the values of variables; export a secret in the shell instead, or rename the "
+                "setting if it holds none"
             )
+
+
+def _resolved(config: DictConfig) -> Any:
+    """Return the settings with their values, as the run's folder has them: a value may be a variable's."""
+    try:
+        return OmegaConf.to_container(config, resolve=True)
+    except OmegaConfBaseException:  # told later, with its place
+        return OmegaConf.to_container(config, resolve=False)
 
 
 def _is_secret(name: str, value: Any) -> bool:

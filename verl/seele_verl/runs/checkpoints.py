@@ -19,6 +19,7 @@ from seele.data.storage.files import write_atomically
 from seele.errors import CheckpointError, ConfigError
 from seele.records import State
 from seele.report.run_folder import MERGED, TRACKER, read_step
+from seele_verl.runs.log import METRICS
 
 FILES = Path("seele") / "files.json"
 """Record in a checkpoint: its files and their sizes."""
@@ -85,7 +86,8 @@ def recording_files(checkpoint: Path) -> Iterator[None]:
     (checkpoint / FILES).parent.mkdir(exist_ok=True)
     written = sorted(checkpoint.rglob("*"))
     files = [path for path in written if path.is_file()]
-    for file in files:
+    # The lines up to the checkpoint's step are resumed with it.
+    for file in (*files, *checkpoint.parent.glob(METRICS)):
         _sync(file)
     sizes = {str(file.relative_to(checkpoint)): file.stat().st_size for file in files}
     write_atomically(checkpoint / FILES, json.dumps(sizes, indent=1) + "\n")
@@ -184,7 +186,7 @@ def drop_all_checkpoints(run: Path, *, needed: Path) -> None:
     """
     check_not_among_later(run, -1, needed=needed)
     (run / TRACKER).unlink(missing_ok=True)
-    _remove(_models_after(run, -1))
+    _remove(models_after(run, -1))
 
 
 def drop_later_checkpoints(run: Path, step: int, *, needed: Path) -> None:
@@ -196,19 +198,19 @@ def drop_later_checkpoints(run: Path, step: int, *, needed: Path) -> None:
     """
     check_not_among_later(run, step, needed=needed)
     write_atomically(run / TRACKER, str(step))
-    _remove(_models_after(run, step))
+    _remove(models_after(run, step))
 
 
 def check_not_among_later(run: Path, step: int, *, needed: Path) -> None:
     """Raise ``ConfigError`` if the model ``needed`` is a checkpoint after ``step`` or the merged model."""
-    if any(needed.resolve().is_relative_to(folder.resolve()) for folder in _models_after(run, step)):
+    if any(needed.resolve().is_relative_to(folder.resolve()) for folder in models_after(run, step)):
         raise ConfigError(
             f"trainer.resume_mode: this removes checkpoints and the merged model of {run}, and {needed}, "
             "which the run starts from, is one of them; use another trainer.default_local_dir"
         )
 
 
-def _models_after(run: Path, step: int) -> list[Path]:
+def models_after(run: Path, step: int) -> list[Path]:
     """Return the checkpoints after ``step``, and the merged model, which can be made again."""
     return [run / MERGED, *(step_folder(run, saved) for saved in saved_steps(run) if saved > step)]
 

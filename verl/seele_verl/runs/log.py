@@ -57,10 +57,8 @@ class RunLog:
             self._totals = {name: row.get(f"{name}_total", total) for name, total in self._totals.items()}
             self.generated[int(row["step"])] = self._totals["tokens/generated"]
         write_atomically(self._run / METRICS, "".join(map(_line, kept)))
-        for dump in (self._run / "rollouts").glob("step_*.jsonl"):
-            number = dump.stem.removeprefix("step_")
-            if number.isdecimal() and int(number) > step:
-                dump.unlink()
+        for dump in dumps_after(self._run, step):
+            dump.unlink()
         return kept[-1] if kept and kept[-1]["step"] == step else {}
 
     def count(self, metrics: Mapping[str, float]) -> dict[str, float]:
@@ -121,6 +119,12 @@ def totals_of(run: Path) -> dict[str, float]:
 
 def _line(row: Mapping[str, Any]) -> str:
     return json.dumps(row, sort_keys=True) + "\n"
+
+
+def dumps_after(run: Path, step: int) -> list[Path]:
+    """Return the files of rollouts of later steps."""
+    numbers = {dump: dump.stem.removeprefix("step_") for dump in (run / "rollouts").glob("step_*.jsonl")}
+    return [dump for dump, number in numbers.items() if number.isdecimal() and int(number) > step]
 
 
 def tracking_variables(folder: Path, *, resumes: bool) -> dict[str, str]:

@@ -149,6 +149,22 @@ def check_not_finished(config: DictConfig) -> None:
         )
 
 
+def check_validation_alone(config: DictConfig) -> None:
+    """Check that ``trainer.val_only`` removes no steps.
+
+    Raises:
+        ConfigError: The run folder has steps after the checkpoint that would be validated.
+    """
+    run = Path(config.trainer.default_local_dir).resolve()
+    if not config.trainer.get("val_only") or config.trainer.resume_mode == "disable":
+        return
+    if (last := last_step(run)) > (step := find_start(config) or 0):
+        raise ConfigError(
+            f"trainer.val_only: {run} has steps up to {last}, and those after {step}, its checkpoint, would "
+            "be removed; validate after the run has ended, or evaluate the checkpoint with `seele eval`"
+        )
+
+
 def _is_moved(was: str, is_now: str) -> bool:
     """True if two paths or names may refer to the same model."""
     same_place = Path(was).resolve() == Path(is_now).resolve()

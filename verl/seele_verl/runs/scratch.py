@@ -61,7 +61,7 @@ def _in_use(folder: str) -> Iterator[None]:
 
 def _remove_abandoned(parent: str) -> None:
     for file in Path(parent).glob(f"seele-*/{IN_USE}"):
-        with suppress(OSError), file.open("rb") as mark:
+        with suppress(OSError), file.open("r+b") as mark:
             fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(file.parent, ignore_errors=True)
 

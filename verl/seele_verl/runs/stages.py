@@ -14,6 +14,7 @@ import os
 import shutil
 import socket
 import sys
+import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
@@ -37,11 +38,12 @@ from seele_verl.checks.verl_settings import check_verl_settings
 from seele_verl.merge import merge_checkpoint
 from seele_verl.runs.card import RUN_CARD, read_run_card
 from seele_verl.runs.checkpoints import check_not_among_later, drop_all_checkpoints
-from seele_verl.runs.resume import check_not_finished, check_same_run
+from seele_verl.runs.resume import check_not_finished, check_same_run, check_validation_alone
 from seele_verl.settings import read_settings
 from seele_verl.sft.preflight import VERL_SETTINGS_OF_ROLLOUTS
 
-LOCK = ".lock"
+LOCK, LOCK_TRIES = ".lock", 10
+"""`seele runs` and `seele check` hold the lock for a moment, in which a run tries again."""
 
 
 @contextmanager
@@ -55,7 +57,7 @@ def only_run_in(folder: Path) -> Iterator[None]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("a+") as file:  # not inherited by child processes
-        _lock(file, folder)
+        _lock(file, folder, tries=LOCK_TRIES)
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}")
         file.flush()
@@ -65,14 +67,17 @@ def only_run_in(folder: Path) -> Iterator[None]:
 def refuse_a_second_run_in(folder: Path) -> None:
     """Raise ``ConfigError`` if another process trains in this folder, and write nothing."""
     if (folder / LOCK).is_file():
-        with (folder / LOCK).open() as file:
+        with (folder / LOCK).open("r+") as file:  # NFS refuses an exclusive lock of a file that is only read
             _lock(file, folder)
 
 
-def _lock(file: IO[str], folder: Path) -> None:
+def _lock(file: IO[str], folder: Path, *, tries: int = 1) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
+        if tries > 1:
+            time.sleep(0.1)
+            return _lock(file, folder, tries=tries - 1)
         file.seek(0)
         raise ConfigError(
             f"trainer.default_local_dir: {file.read() or 'another process'} trains in {folder}; wait for its "
@@ -113,6 +118,7 @@ def check_stages(
         checked = check_run(config, overrides, machine=machine)
         check_same_run(config)
         check_not_finished(config)
+        check_validation_alone(config)
         return [(config, checked)]
     seele = read_settings(config)
     check_method(seele)
@@ -134,6 +140,7 @@ def check_stages(
         check_same_run(stage)
     # A first stage that has finished is left out, with or without its checkpoints.
     check_not_finished(second)
+    check_validation_alone(second)
     return [*firsts, (second, checked)]
 
 

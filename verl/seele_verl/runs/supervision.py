@@ -195,7 +195,9 @@ def _supervise(config: DictConfig, arguments: Sequence[str], orders: Orders) -> 
             sys.stderr.write(f"{stopped}; the run is not restarted: it was told to stop\n")
             return STOPPED if orders.told == signal.SIGTERM else 128 + orders.told
         used = used if saved == saved_before else 0
-        if why := reason_to_give_up(now, before, restarts=used, allowed=allowed):
+        # A driver that ended before it wrote a card did not get to where the last one stopped.
+        earlier: Progress | None = before if written else None
+        if why := reason_to_give_up(now, earlier, restarts=used, allowed=allowed):
             card = _patiently(read_run_card, run / stage) if written else {}
             error = card.get("error", said).partition("; see ")[0]
             sys.stderr.write(f"{stopped}; the run is not restarted: {why}. The last fault: {error}\n")

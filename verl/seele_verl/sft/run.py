@@ -22,6 +22,7 @@ from seele_verl.runs.checkpoints import drop_old_checkpoints, saved_steps, step_
 from seele_verl.runs.log import RunLog, rows_of
 from seele_verl.runs.progress import follow_metrics, format_step
 from seele_verl.runs.stopping import has_stopped, is_asked_to_stop, note_stop
+from seele_verl.runs.undo import let_go
 from seele_verl.sft.config import steps_between_checkpoints
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def train_supervised(
     done = resumed_at or 0
     if done < total_steps:
         with follow_metrics(run, total_steps=total_steps, after_step=done, terminal=terminal):
+            let_go(run)
             _train(config, run, python=python, total_steps=total_steps, resumed_at=resumed_at)
         if has_stopped(run):
             return
@@ -77,8 +79,9 @@ def _train(config: DictConfig, run: Path, *, python: str, total_steps: int, resu
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import main as torchrun
 
-    # When asked to stop, its processes save and end by themselves.
-    command = ["--standalone", "--signals-to-handle=SIGINT,SIGHUP,SIGQUIT"]
+    # torchrun keeps the signals that it handles, so SIGINT and SIGHUP are not among them. On SIGTERM its
+    # processes save and end by themselves.
+    command = ["--standalone", "--signals-to-handle=SIGQUIT"]
     command += [f"--nproc-per-node={config.trainer.n_gpus_per_node}"]
     command += ["-m", "seele_verl.sft.trainer", str(run), f"--steps={total_steps}"]
     if config.trainer.resume_mode == "resume_path":

@@ -1,0 +1,63 @@
+"""Keeps what a start replaces in its run folder until training begins. A command that is refused before, by
+verl, the cluster or a checkpoint's states, or that Ctrl-C ends, leaves the folder as it was.
+"""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from seele.errors import CheckpointError, ConfigError, DataError
+from seele.report.run_folder import TRACKER
+from seele_verl.runs.card import RUN_CARD
+from seele_verl.runs.checkpoints import models_after
+from seele_verl.runs.log import METRICS, WANDB_RUN, dumps_after
+from seele_verl.runs.overlong import RECORD
+from seele_verl.runs.resume import find_start
+
+KEPT = ".before"
+_REPLACED = (METRICS, "resolved.yaml", RECORD, RUN_CARD, TRACKER, str(WANDB_RUN))
+
+
+@contextmanager
+def kept_until_training(config: DictConfig) -> Iterator[None]:
+    """Start a run while this is open. What it removes goes to a hidden folder, with copies of what it
+    replaces, and comes back if the run is refused before ``let_go``.
+
+    Raises:
+        ConfigError: As ``find_start``; nothing is changed.
+    """
+    run, step, trainer = Path(config.trainer.default_local_dir).resolve(), find_start(config), config.trainer
+    let_go(run)  # of a killed start
+    is_its_own = (
+        trainer.resume_mode == "resume_path" and Path(trainer.resume_from_path).resolve().parent == run
+    )
+    after = -1 if step is None else step
+    models = models_after(run, after) if is_its_own or trainer.resume_mode == "disable" else []
+    removed = [path for path in (*models, *dumps_after(run, after)) if path.exists()]
+    replaced = [run / name for name in _REPLACED if (run / name).is_file()]
+    kept = {path: run / KEPT / path.relative_to(run) for path in (*removed, *replaced)}
+    for path, there in kept.items():
+        there.parent.mkdir(parents=True, exist_ok=True)
+        if path in replaced:
+            shutil.copy2(path, there)
+        else:
+            path.rename(there)
+    try:
+        yield
+    except (CheckpointError, ConfigError, DataError, KeyboardInterrupt):
+        if (run / KEPT).is_dir():
+            for name in _REPLACED:
+                (run / name).unlink(missing_ok=True)
+            for path, there in kept.items():
+                there.rename(path)
+        raise
+    finally:
+        let_go(run)
+
+
+def let_go(run: Path) -> None:
+    """Training begins: from now on nothing comes back."""
+    shutil.rmtree(run / KEPT, ignore_errors=True)
