@@ -4,7 +4,7 @@ verl, the cluster or a checkpoint's states, or that Ctrl-C ends, leaves the fold
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from omegaconf import DictConfig
@@ -17,7 +17,7 @@ from seele_verl.runs.log import METRICS, WANDB_RUN, dumps_after
 from seele_verl.runs.overlong import RECORD
 from seele_verl.runs.resume import find_start
 
-KEPT = ".before"
+KEPT, COMES_BACK = ".before", ".comes_back"
 _REPLACED = (METRICS, "resolved.yaml", RECORD, RUN_CARD, TRACKER, str(WANDB_RUN))
 
 
@@ -48,11 +48,14 @@ def kept_until_training(config: DictConfig) -> Iterator[None]:
     try:
         yield
     except (CheckpointError, ConfigError, DataError, KeyboardInterrupt):
-        if (run / KEPT).is_dir():
+        with suppress(FileNotFoundError):  # training has begun
+            # Also where the network shows a folder a while longer than it is there.
+            (run / KEPT).rename(run / COMES_BACK)
             for name in _REPLACED:
                 (run / name).unlink(missing_ok=True)
-            for path, there in kept.items():
-                there.rename(path)
+            for path in kept:
+                (run / COMES_BACK / path.relative_to(run)).rename(path)
+            shutil.rmtree(run / COMES_BACK)
         raise
     finally:
         let_go(run)
