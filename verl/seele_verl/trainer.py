@@ -616,7 +616,7 @@ class SeeleTrainer(PPOTrainerSync):
         ends = stops or self._lost_engines
         every, is_last = self.config.trainer.save_freq, self.global_steps >= self.total_training_steps
         allowed = self.seele.save_every_minutes or math.inf
-        # verl saves the last step only if it saves every so many.
+        # Without save_freq, verl does not save the last step.
         is_left_out = is_last and every <= 0 and allowed < math.inf
         if (ends or is_left_out or allowed <= minutes) and self._saved_step != self.global_steps:
             with marked_timer("save_checkpoint", self.timing_raw):
