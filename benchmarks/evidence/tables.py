@@ -83,6 +83,7 @@ ENOUGH = {COST: 0.85}
 ELSEWHERE = 0.9
 GREEDY = ("heldout", "harder")
 SAMPLED = ("avg@32", "pass@32")
+MAX_LINE = 100  # characters of a line in Markdown
 _BLOCK = re.compile(r"<!-- table (?P<name>[\w-]+) -->\n.*?<!-- end -->\n", re.S)
 
 
@@ -576,14 +577,16 @@ def where_text(task: str) -> str:
     arms = [name for name in run_names(task) if "/" in name]
     if not arms:
         return f"None of this task's own runs has been made.\nThis makes them, in `{file}`:\n\n{make}```\n"
-    out = f"runs/{task}_{arms[0].replace('/', '_')}"
+    unpack = f"python benchmarks/evidence/archive.py unpack {task} {arms[0]}"
+    out = f"--out runs/{task}_{arms[0].replace('/', '_')}"
+    unpack += f" {out}" if len(f"{unpack} {out}") <= MAX_LINE else f" \\\n    {out}"
     return (
         f"The runs are in `{file}`.\n"
         "The first command makes those that are missing there, the second lists them, and the third\n"
         "unpacks one as a run folder:\n\n"
         f"{make}"
         f"python benchmarks/evidence/archive.py list {task}\n"
-        f"python benchmarks/evidence/archive.py unpack {task} {arms[0]} --out {out}\n```\n"
+        f"{unpack}\n```\n"
     )
 
 

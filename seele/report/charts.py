@@ -81,9 +81,12 @@ def noisy_line(axes: Axes, series: Series, *, colour: str, label: str) -> None:
     if window > 1:
         axes.plot(series.x, series.y, color=colour, alpha=0.25, linewidth=0.8)
     smooth = moving_mean(series, window=window)
-    # A single step would be an invisible line.
-    marker = "." if len(series.x) == 1 else "-"
-    axes.plot(smooth.x, smooth.y, marker, color=colour, linewidth=2, label=label)
+    thick_line(axes, smooth, colour=colour, label=label)
+
+
+def thick_line(axes: Axes, series: Series, *, colour: str, label: str) -> None:
+    """Draw a series as it is, and a single step, of which a line would be invisible, as a point."""
+    axes.plot(series.x, series.y, "." if len(series.x) == 1 else "-", color=colour, linewidth=2, label=label)
 
 
 def nth_colour(index: int) -> str:

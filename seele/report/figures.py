@@ -29,6 +29,7 @@ from seele.report.charts import (
     step_axis,
     style_axes,
     target_line,
+    thick_line,
 )
 from seele.report.curves import FittedProblem, aimed_accuracy, choose_problems, fitted_problems
 from seele.report.run_folder import RunFolder
@@ -110,8 +111,7 @@ def hint_ratio(run: RunFolder) -> Figure | None:
         axes.fill_between(
             low.x, low.y, high.y, color=COLOURS[0], alpha=0.15, linewidth=0, label="10 % to 90 %"
         )
-    marker = "." if len(mean.x) == 1 else "-"
-    axes.plot(mean.x, mean.y, marker, color=COLOURS[0], linewidth=2, label="mean")
+    thick_line(axes, mean, colour=COLOURS[0], label="mean")
     style_axes(axes, x_label="step", y_label="revealed share of the solution")
     share_on_y(axes)
     step_axis(axes)

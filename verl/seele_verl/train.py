@@ -167,15 +167,11 @@ def _run_stage(
     log = RunLog(folder)
     validates_first: bool = config.trainer.val_before_train
     last_card, dropped = read_run_card(folder), 0
-    if resumed_at is None:
+    checkpoint = None if resumed_at is None else checkpoint_to_resume(config, resumed_at)
+    if checkpoint is None or checkpoint.parent != folder:
         dropped = last_step(folder)
         log.rewind(-1)
-    else:
-        checkpoint = checkpoint_to_resume(config, resumed_at)
-        if checkpoint.parent != folder:
-            # Steps that a run here made before its first checkpoint are not among those that go on.
-            dropped = last_step(folder)
-            log.rewind(-1)
+    if resumed_at is not None and checkpoint is not None:
         line = log.rewind(resumed_at, saved_line(checkpoint))
         total_steps = planned_steps(config, preflight.num_problems)
         ends_at = final_step(config, log.generated, total_steps=total_steps)
@@ -218,8 +214,8 @@ def _run_stage(
     started = time.monotonic()
     try:
         with sigterm_stops(folder):
-            for damaged_one, damage in damaged.items():
-                sys.stdout.write(f"{damaged_one.name} is damaged: {damage}; an earlier one is used\n")
+            for folder_of_step, damage in damaged.items():
+                sys.stdout.write(f"{folder_of_step.name} is damaged: {damage}; an earlier one is used\n")
             _announce(folder, config, preflight, resumed_at)
             if dropped:
                 sys.stdout.write(

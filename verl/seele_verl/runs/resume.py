@@ -226,13 +226,19 @@ def find_start(config: DictConfig) -> int | None:
     if config.trainer.resume_mode == "auto":
         return last_complete_step(run)
     if config.trainer.resume_mode == "resume_path":
-        checkpoint = Path(config.trainer.resume_from_path).resolve()
-        step = step_of(checkpoint)
+        step = step_of(Path(config.trainer.resume_from_path).resolve())
         assert step is not None, "the path was checked"
-        if checkpoint.parent != run:
-            return step
-    check_not_among_later(run, -1 if step is None else step, needed=Path(OmegaConf.select(config, MODEL)))
+    if goes_back(config):
+        check_not_among_later(run, -1 if step is None else step, needed=Path(OmegaConf.select(config, MODEL)))
     return step
+
+
+def goes_back(config: DictConfig) -> bool:
+    """Return True if a start removes checkpoints: all, or those after the one of this run that it names."""
+    trainer = config.trainer
+    if trainer.resume_mode == "resume_path":
+        return Path(trainer.resume_from_path).resolve().parent == Path(trainer.default_local_dir).resolve()
+    return bool(trainer.resume_mode == "disable")
 
 
 def prepare_start(config: DictConfig) -> int | None:
@@ -249,6 +255,6 @@ def prepare_start(config: DictConfig) -> int | None:
     elif mode == "auto":
         repair_tracker(run)
         drop_unfinished_checkpoints(run, needed=model)
-    elif step is not None and Path(config.trainer.resume_from_path).resolve().parent == run:
+    elif step is not None and goes_back(config):
         drop_later_checkpoints(run, step, needed=model)
     return step

@@ -11,14 +11,15 @@ from omegaconf import DictConfig
 
 from seele.errors import CheckpointError, ConfigError, DataError
 from seele.report.run_folder import TRACKER
+from seele_verl.plan import RESOLVED
 from seele_verl.runs.card import RUN_CARD
 from seele_verl.runs.checkpoints import models_after
 from seele_verl.runs.log import METRICS, WANDB_RUN, dumps_after
 from seele_verl.runs.overlong import RECORD
-from seele_verl.runs.resume import find_start
+from seele_verl.runs.resume import find_start, goes_back
 
 KEPT, COMES_BACK = ".before", ".comes_back"
-_REPLACED = (METRICS, "resolved.yaml", RECORD, RUN_CARD, TRACKER, str(WANDB_RUN))
+_REPLACED = (METRICS, RESOLVED, RECORD, RUN_CARD, TRACKER, str(WANDB_RUN))
 
 
 @contextmanager
@@ -29,17 +30,14 @@ def kept_until_training(config: DictConfig) -> Iterator[None]:
     Raises:
         ConfigError: As ``find_start``; nothing is changed.
     """
-    run, step, trainer = Path(config.trainer.default_local_dir).resolve(), find_start(config), config.trainer
+    run, step = Path(config.trainer.default_local_dir).resolve(), find_start(config)
     let_go(run)  # of a killed start
-    is_its_own = (
-        trainer.resume_mode == "resume_path" and Path(trainer.resume_from_path).resolve().parent == run
-    )
     after = -1 if step is None else step
-    models = models_after(run, after) if is_its_own or trainer.resume_mode == "disable" else []
+    models = models_after(run, after) if goes_back(config) else []
     removed = [path for path in (*models, *dumps_after(run, after)) if path.exists()]
     replaced = [run / name for name in _REPLACED if (run / name).is_file()]
-    kept = {path: run / KEPT / path.relative_to(run) for path in (*removed, *replaced)}
-    for path, there in kept.items():
+    for path in (*removed, *replaced):
+        there = run / KEPT / path.relative_to(run)
         there.parent.mkdir(parents=True, exist_ok=True)
         if path in replaced:
             shutil.copy2(path, there)
@@ -53,7 +51,7 @@ def kept_until_training(config: DictConfig) -> Iterator[None]:
             (run / KEPT).rename(run / COMES_BACK)
             for name in _REPLACED:
                 (run / name).unlink(missing_ok=True)
-            for path in kept:
+            for path in (*removed, *replaced):
                 (run / COMES_BACK / path.relative_to(run)).rename(path)
             shutil.rmtree(run / COMES_BACK)
         raise
