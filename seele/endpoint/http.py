@@ -228,5 +228,5 @@ def read_reply(value: Any, *, key: str = "") -> Reply:
         )
     except UncountedError:
         raise
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise PassingError(f"not a completion: {_without(key, str(value))[:_SHOWN_CHARS]}") from error

@@ -80,7 +80,15 @@ def test_replies_without_an_ordinary_end_say_so(choice, text, finish):
 
 @pytest.mark.parametrize(
     "value",
-    [None, [], "text", {}, {"choices": []}, {"choices": [{"text": 3}], "usage": {"completion_tokens": 1}}],
+    [
+        None,
+        [],
+        "text",
+        {},
+        {"choices": []},
+        {"choices": [{"text": 3}], "usage": {"completion_tokens": 1}},
+        {"choices": [{"text": "x", "finish_reason": "stop"}], "usage": {"completion_tokens": float("inf")}},
+    ],
 )
 def test_what_is_no_completion_may_pass(value):
     with pytest.raises(PassingError, match="not a completion"):
