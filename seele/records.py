@@ -267,7 +267,9 @@ class Grade:
     walk: Walk | None = None
     """The rollout compared with the problem's milestones, in tokens of the completion; None if not needed."""
     is_flagged: bool = False
-    """True if the text has an error that is sure even without knowing whether the answer is correct."""
+    """True if the text has an error that is sure even without knowing whether the answer is correct; with
+    stopping, also if one seemed sure before the lines behind it were written.
+    """
 
     @property
     def reward(self) -> float:

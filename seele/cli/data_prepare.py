@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import yaml
 from typer.core import TyperGroup
 
 from seele.cli.outputs import writable_folder
@@ -253,7 +254,8 @@ def write_splits(out: Path, splits: Mapping[str, Iterable["Instance"]], *, origi
 
 
 def parse_settings(settings: list[str]) -> dict[str, Any]:
-    """Return ``["num_train=64", "train_levels=[3,4]"]`` as a mapping; values are JSON, or else text.
+    """Return ``["num_train=64", "train_levels=[3,4]"]`` as a mapping; values are JSON, a list as in YAML, or
+    text.
 
     Raises:
         ConfigError: If a setting has no ``=``.
@@ -263,8 +265,19 @@ def parse_settings(settings: list[str]) -> dict[str, Any]:
         try:
             parsed[key] = json.loads(text)
         except json.JSONDecodeError:
-            parsed[key] = text
+            parsed[key] = _list_in(text) or text
     return parsed
+
+
+def _list_in(text: str) -> list[Any]:
+    """Return a list such as ``[duplicate]``; empty for any other text."""
+    if not text.startswith("["):
+        return []
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return []
+    return value if isinstance(value, list) else []
 
 
 def _parse_pairs(pairs: list[str], option: str) -> dict[str, str]:

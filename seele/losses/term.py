@@ -40,7 +40,7 @@ class Row:
     off_policy_tokens: int
     """Leading tokens of the response that the policy did not write in this step."""
     hint_share: float
-    """n/k if k of a round's n rollouts share this one's hint."""
+    """n/k if k of a round's n rollouts share this one's hint; 0 for a response that is not of this step."""
     is_first_of_hint: bool = True
     """True if no earlier rollout of the round shares this one's hint."""
 

@@ -26,7 +26,9 @@ class Equation(NamedTuple):
     end: int
     """The position after its last digit."""
     written: str
-    """Both sides, without blanks and units, such as ``48/2=24``; empty without numbers on the left."""
+    """Both sides, without blanks and units, such as ``48/2=24``; empty without numbers on the left, or with a
+    sign before them.
+    """
     value: str | None
     """The number, without commas and trailing zeros; None if it is not the whole right side, as in ``3x``."""
     is_false: bool
@@ -45,14 +47,17 @@ def equations(text: str, known: Mapping[str, Sequence[str]] | None = None) -> It
     doubted: re.Match[str] | None = None  # the equation before, unless it is surely false
     for found in _EQUATION.finditer(plain):
         left, value = _bare(found["left"] or ""), canonical_number(found["number"])
+        is_negative = found["right"].startswith("-")
+        # -6 + 10 = 4 does not say that 6 + 10 is 4.
+        is_whole = not _SIGN_BEFORE.search(plain, max(found.start() - 10, 0), found.start())
         written = _NUMBER.sub(lambda number: canonical_number(number[0]), left)
         is_false = _is_surely_false(plain, found, left, (known or {}).get(written))
         is_false = is_false and not (doubted and _restates(plain, doubted, found))
         doubted = None if is_false else found
         yield Equation(
             *found.span("number"),
-            f"{written}={value}" if left else "",
-            None if found["goes_on"] or found["right"].startswith("-") else value,
+            f"{written}={'-' * is_negative}{value}" if left and is_whole else "",
+            None if found["goes_on"] or is_negative else value,
             is_false,
         )
 
@@ -69,20 +74,26 @@ _WORD = r"[^\W\d_]{2,20}+(?:['\u2019-][^\W\d_]{1,20}+)*+"
 _UNIT = rf"(?: {{0,9}}(?:/ {{0,9}}|(?<= ))(?!(?:and|or)\b){_WORD}){{0,4}}"
 _OPERAND = rf"(?>[( ]{{0,9}}{_NUMBER.pattern}(?: {{0,9}}%)?{_UNIT}(?: {{0,9}}\)){{0,5}})"
 _LETTER = r"[^\W\d_]"
+_PER = r"(?<=[a-z]{2}/)[hs]\b(?! {0,9}[-+*/^])"
 _GOES_ON = "|".join(
     (
-        rf"[) ]{{0,9}}{_UNIT} {{0,9}}[-+*/^] {{0,9}}(?:[(0-9.]|{_LETTER}\b)",  # = 8 * 2
+        # = 8 * 2, but not = 60 km/h
+        rf"[) ]{{0,9}}{_UNIT} {{0,9}}[-+*/^] {{0,9}}(?:[(0-9.]|(?!{_PER}){_LETTER}\b)",
         rf"{_LETTER}| {{1,9}}(?![aI] ){_LETTER}\b(?!')|[) ]{{0,9}}[A-Z]{{2,3}}\b",  # = 3x, = 3 AB
         r"[) ]{0,9}(?:[_!√]|\\(?!circ|end|text|mbox|implies|[a-zA-Z]*arrow)[a-zA-Z])",  # = 9\pi
         r"\^ {0,9}\\(?!circ)",  # = 2^\alpha
-        r"[) ]{0,9}(?:hundred|thousand|million|billion|trillion|dozen|times (?:the|as)|sqrt|pi)\b",
-        rf"[) ]{{0,9}}(?:[0-9]|:[0-9]| : |\((?! {{0,3}}{_WORD}))",  # = 5 1/2, = 10:30, = 2 (x + 1)
+        r"[) ]{0,9}(?:hundred|thousand|million|billion|trillion|dozen|times (?:the|as))\b",
+        r"[) ]{0,9}(?:sqrt|pi|sin|cos|tan|log|ln)\b",
+        # = 5 1/2, = 10:30, = 4,5, = 2 ± 1, = 2 (x + 1)
+        rf"[) ]{{0,9}}(?:[0-9]|[:,][0-9]| : |±|\((?! {{0,3}}{_WORD}))",
         rf" {{1,9}}(?:(?!(?:in|for|at|on|per|from|so|or)\b){_WORD},? {{1,9}})?+(?:and {{1,9}})?"
         rf"(?>{_NUMBER.pattern}(?:/{_NUMBER.pattern})?)(?! {{0,9}}[-+*/=])",  # = 1 hour 15 minutes
         r"(?(opened) {0,9},|(?!))",  # = (7, 8)
     )
 )
 """What follows a number that is not the whole right side."""
+_SIGN_BEFORE = re.compile(r"[-+*/]\s{0,9}$")
+"""Before a left side: it is the end of a longer one."""
 _EQUATION = re.compile(
     rf"(?>(?P<left>(?<![0-9.,])(?! ){_OPERAND}(?: {{0,9}}[-+*/]{_OPERAND}){{0,30}}))?"
     r" {0,9}(?:\n {0,9})?(?<![=<>!:])=(?![=<>])"
@@ -106,7 +117,7 @@ _PLAIN = [
         (r"[&$£€`\t\r\u00a0]|(?<![0-9])\*\*|\*\*(?![0-9])", " "),
         (r"[{\[]", "("),
         (r"[}\]]", ")"),
-        (r"(?<=[0-9)%])[xX](?= {0,3}[0-9.])|(?<= )[xX](?= {1,3}[0-9.(])", "*"),
+        (r"(?<=[0-9)%])(?<!(?<![0-9.,])0)[xX](?= {0,3}[0-9.])|(?<= )[xX](?= {1,3}[0-9.(])", "*"),
     )
 ]
 
@@ -160,7 +171,9 @@ _CONTEXT = re.compile(
 )
 """Words that may change the meaning of every equation in their line, and operations defined there."""
 _TAKEN_BACK = re.compile(
-    r"[-.,;(\s]{0,9}(?:no[.,]|(?:oh|hm+|oops|wait|hold on|sorry|actually|correction|let me (?:re|double))\b)",
+    r"[-.,;(\s]{0,9}(?:(?:but|no|so|well)\b[.,]?\s{1,3})?(?:no[.,]"
+    r"|(?:oh|ah|uh|hm+|oops|wait|hold on|sorry|actually|correction|i mean|scratch that"
+    r"|let(?:['\u2019]s| me| us) (?:re\w*|double|check|verify))\b)",
     re.IGNORECASE,
 )
 """Behind an equation: the writer doubts it."""
@@ -183,7 +196,8 @@ _DOUBTFUL = _words("""
     half halves twice double triple thrice times third thirds quarter quarters fourth fourths fifth fifths
     sixth sixths seventh eighth eighths ninth tenth tenths tens average mean median square squared cube cubed
     root power raised squaring doubling tripling percent percentage fraction ratio product difference
-    log lg ln exp lim sin cos tan sec csc cot sqrt abs pi phi choose factorial dozen lakh crore
+    log lg ln exp lim sin cos tan sec csc cot sqrt abs pi phi choose factorial
+    dozen dozens gross score fortnight lakh crore morning afternoon evening noon midnight
     than as minus plus less more by over into from under negative between divided multiplied per
     if let suppose no does am pm o'clock two three four five six seven eight nine ten eleven twelve twenty
     """)
@@ -210,8 +224,11 @@ _UNSURE = re.compile(
 _NUMBERED = re.compile(r"(?:\([0-9]\)[-+])+\([0-9]\)")
 """``(2) - (1)``: equations by their numbers."""
 _FRACTION = re.compile(r"\(*[0-9]{1,2}/[0-9]{1,2}\)*")
+_LAST_FRACTION = re.compile(r"(.+)([-+])(\(?[0-9]{1,2}/[0-9]{1,2}\)?)")
 _FRACTION_OF = re.compile(r"/ {0,9}[0-9]+[) ]{0,9}of\b")
 """``3/5 = 12 people``, ``3/5 of 20 + 1``: a fraction of something."""
+_BINARY = re.compile(r"(?=.*[01]*1[01]*1)(?=.*[01]{3})[-+*/()01]+=[01]+")
+"""``1010 + 110 = 10000``: perhaps binary. Powers of ten alone are not."""
 _COUNTED = re.compile(rf"{_NUMBER.pattern}[%) ]{{0,9}}(/? {{0,9}}{_WORD})?")
 """A number and the first word after it."""
 
@@ -234,7 +251,11 @@ def _is_surely_false(plain: str, found: re.Match[str], left: str, known: Sequenc
     behind = _BEHIND.match(plain, end, end + _FAR)
     if before is None or behind is None or _TAKEN.search(before["words"].lower()):
         return False
-    if _TAKEN_BACK.match(plain, end) or _CUT_BEHIND.match(plain, end) or behind["words"].endswith(" of"):
+    if (
+        any(_TAKEN_BACK.match(plain, place) for place in (end, behind.end()))
+        or _CUT_BEHIND.match(plain, end)
+        or behind["words"].endswith(" of")
+    ):
         return False
     if re.match(r"[0-9]{3}(?![0-9])", left) and _CUT_BEFORE.search(plain, max(start - 5, 0), start):
         return False
@@ -254,6 +275,8 @@ def _is_surely_false(plain: str, found: re.Match[str], left: str, known: Sequenc
     if words & _DOUBTFUL or len(measures) > 1:
         return False
     factors = (100, 1000, 10**6, *(_FACTORS if measures else ()), *(_TENS if measures & _COINS else ()))
+    if _BINARY.fullmatch(f"{left}={right}"):
+        return False
     if "%" in left and "%" in right and re.search(r"[0-9%)][-+]", left):
         left, right = left.replace("%", ""), right.replace("%", "")
     readings = _readings(left) if known is None else map(_value, (left, *known))
@@ -328,7 +351,8 @@ def _doubt(expression: str, total: str) -> Fraction:
 def _readings(expression: str) -> Iterator[Fraction | None]:
     """The values with the usual precedence of operations, from left to right, and with each one done last.
 
-    Also without a label, as in ``Case 1 - 4 * 3``, and with both ends counted, as in ``Weeks 3-4``.
+    Also without a label, as in ``Case 1 - 4 * 3``, with both ends counted, as in ``Weeks 3-4``, and with a
+    last fraction of what stands before it, as in ``60 - 1/3 = 40``.
     """
     value = _value(expression)
     yield value
@@ -338,6 +362,8 @@ def _readings(expression: str) -> Iterator[Fraction | None]:
         yield value - 1
     if label := re.match(r"(?:[0-9]+|\([0-9]+\))-(?=.*[-+*/])", expression):
         yield _value(expression[label.end() :])
+    if of_it := _LAST_FRACTION.fullmatch(expression):
+        yield _value(f"({of_it[1]})*(1{of_it[2]}{of_it[3]})")
     depth, in_order = 0, ""
     for place, sign in enumerate(expression):
         depth += (sign == "(") - (sign == ")")

@@ -13,4 +13,5 @@ def moved_rate(rate: float, *, passed: float, outcomes: float) -> float:
         outcomes: Number of outcomes, positive.
     """
     kept: float = KEPT_BY_OUTCOME**outcomes
-    return kept * rate + (1.0 - kept) * passed / outcomes
+    # In this order: a rate of 1 whose outcomes all passed stays 1.
+    return kept * rate + (1.0 - kept) * (passed / outcomes)

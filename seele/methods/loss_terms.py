@@ -73,6 +73,18 @@ class LossTerms:
                         "column, which is empty or taken by another term; choose another"
                     )
                 seen.add(name)
+            if each.is_users and (why := why_not_a_mean(each.term.name)):
+                raise ConfigError(f"{each.key}: {where(each.term)}: {why}")
+
+
+def why_not_a_mean(name: str) -> str:
+    """Return why verl would not log a metric's mean over mini-batches; empty if it would."""
+    if "min" not in name and "max" not in name:
+        return ""
+    return (
+        f"the name {name!r} has min or max in it, so verl would log the metric's minimum or maximum over "
+        "mini-batches; choose another name"
+    )
 
 
 def _check_columns(term: LossTerm, key: str) -> None:

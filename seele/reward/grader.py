@@ -108,6 +108,7 @@ class GraderPool(ProblemGrader):
                 f"seele.reward: limits must be finite and positive, got {num_workers=}, {time_limit_s=}, "
                 f"{max_answer_chars=}, {memory_limit_mb=}"
             )
+        self._reads_boxes_only = grader == "mathruler"
         self._clock_limit_s = clock_limit_s(time_limit_s)
         self._max_answer_chars = max_answer_chars
         self._workers = WorkerPool(
@@ -145,7 +146,7 @@ class GraderPool(ProblemGrader):
 
     def grade_answers(self, answers_and_golds: Iterable[tuple[str | None, str]]) -> list[Grade]:
         """``grade_answer`` for all pairs in parallel, preserving order. Equal pairs are graded once."""
-        pairs = [_checked(answer, gold) for answer, gold in answers_and_golds]
+        pairs = self._checked(answers_and_golds)
         verdicts = {pair: grade for pair in pairs if (grade := self._at_once(*pair))}
         verdicts |= self._ask_all([pair for pair in dict.fromkeys(pairs) if pair not in verdicts])
         return [verdicts[pair] for pair in pairs]
@@ -154,10 +155,18 @@ class GraderPool(ProblemGrader):
         """The grader's own verdict on each pair, in order, even if answer and gold are the same text, which
         ``grade_answers`` accepts without asking the grader.
         """
-        pairs = [_checked(answer, gold) for answer, gold in answers_and_golds]
+        pairs = self._checked(answers_and_golds)
         verdicts = {pair: grade for pair in pairs if (grade := self._beyond_limits(*pair))}
         verdicts |= self._ask_all([pair for pair in dict.fromkeys(pairs) if pair not in verdicts])
         return [verdicts[pair] for pair in pairs]
+
+    def _checked(self, answers_and_golds: Iterable[tuple[str | None, str]]) -> list[Pair]:
+        """Return what the grader reads of each answer, blank if there is none, and the gold."""
+        pairs = [_checked(answer, gold) for answer, gold in answers_and_golds]
+        if not self._reads_boxes_only:
+            return pairs
+        # The text around a box may be longer than an answer.
+        return [(answer_in(answer) or "", gold) for answer, gold in pairs]
 
     def _ask_all(self, waiting: Sequence[Pair]) -> dict[Pair, Grade]:
         """The grader's verdicts, computed in parallel."""

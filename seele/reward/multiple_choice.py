@@ -84,13 +84,14 @@ def _find(text: str, texts: Sequence[str], *, numbered: bool) -> int | None:
     bare = _bare(text)
     said = _PREFIX.sub("", bare)
     label = _label(said, len(texts))
-    if label is not None and (numbered or not said.isdecimal()):
+    number = said.strip("().:")
+    if label is not None and (numbered or not number.isdecimal()):
         return label
-    for each in (bare, said):
+    for each in (bare, said, number) if number.isdecimal() else (bare, said):
         if (meant := _meant(each, texts)) is not None:
             return meant
     if label is not None:
-        begun = {index for index, each in enumerate(texts) if re.match(rf"{said}\b(?![.,/]\d)", each)}
+        begun = {index for index, each in enumerate(texts) if re.match(rf"{number}\b(?![.,/]\d)", each)}
         return label if begun <= {label} else None
     labelled = (_NUMBER_AND_TEXT if numbered else _LABEL_AND_TEXT).fullmatch(
         _PREFIX.sub("", _unwrapped(text))

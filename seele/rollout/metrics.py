@@ -167,7 +167,7 @@ def teacher_forced_tokens(visits: Iterable[Visit], *, learns_hints: bool, once_a
             hint = (rollout.round_index, rollout.hint_steps)
             if rollout.origin is not Origin.POLICY:
                 tokens += len(rollout.completion.token_ids)
-            if learns_hints and not (once_a_round and hint in learnt):
+            elif learns_hints and not (once_a_round and hint in learnt):
                 learnt.add(hint)
                 tokens += visit.hint_tokens(rollout)
     return tokens

@@ -44,7 +44,7 @@ class Arguments:
     samples: int | None = None
     max_tokens: int | None = None
     seed: int = 0
-    grader: str = "mathruler"
+    grader: str | None = None
     answers: str | None = None
     after_thinking: bool | None = None
     truncated_is_wrong: bool | None = None
@@ -136,8 +136,8 @@ def _add_how(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--seed", type=seed, default=0, help="seed of the samples; default 0")
     group.add_argument(
         "--grader",
-        default="mathruler",
-        help="a grader of seele.reward, or your own reward function (FILE.py:FUNCTION); default mathruler",
+        help="a grader of seele.reward, or your own reward function, FILE.py:FUNCTION (default: mathruler; "
+        "with --run, on its own validation files: as in training)",
     )
     group.add_argument(
         "--answers",

@@ -20,7 +20,7 @@ from seele.errors import CheckpointError, DataError
 from seele.maths.irt import Array
 from seele.report.charts import shortened
 from seele_eval.command import run_command
-from seele_eval.conditions import differing
+from seele_eval.conditions import OF_THE_MODEL, differing
 from seele_eval.estimates import (
     Estimate,
     attempts,
@@ -33,8 +33,6 @@ from seele_eval.estimates import (
 from seele_eval.predictions import PASS_FIGURE, SCORES, Prediction, read_predictions
 from seele_eval.scores import AVERAGES, accuracy_of, group_by_decoding, group_by_problem, num_correct
 from seele_eval.tables import PassCurve, conditions_list, difference, draw_panels, percent, table
-
-_MAY_DIFFER = frozenset({"model", "weights_sha256", "files_sha256", "server", "served_model"})
 
 Group = Mapping[str, Sequence[Prediction]]
 """Samples by problem."""
@@ -106,7 +104,7 @@ def compare(first: Path, second: Path) -> Comparison:
     order, left_out_a = _read_scores(first)
     groups_a = _by_benchmark(file_a.predictions, order, left_out_a)
     groups_b = _by_benchmark(file_b.predictions, *_read_scores(second))
-    notes = differing(file_a.conditions, file_b.conditions, ignoring=_MAY_DIFFER)
+    notes = differing(file_a.conditions, file_b.conditions, ignoring=OF_THE_MODEL)
     notes += [
         f"{folder}: unfinished: it has no {SCORES[0]}"
         for folder in dict.fromkeys((first, second))

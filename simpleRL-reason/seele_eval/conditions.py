@@ -39,6 +39,9 @@ def describe_chat(chat: Chat) -> dict[str, Any]:
     return {name: value for name, value in described.items() if value or name not in ("open_thinking", "ask")}
 
 
+OF_THE_MODEL = frozenset({"model", "weights_sha256", "files_sha256", "server", "served_model"})
+"""Conditions that identify the model."""
+
 UNLESS_RECORDED: Mapping[str, Any] = {
     "stop": [],
     "chat": describe_chat(Chat(ask="")),

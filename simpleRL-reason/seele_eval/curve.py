@@ -5,6 +5,7 @@ Writes curve.md, curve.json and curve.png there. ``scripts/eval.sh`` makes such 
 
 import argparse
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from seele.report.charts import (
     style_axes,
 )
 from seele_eval.command import run_command
+from seele_eval.conditions import OF_THE_MODEL, differing
 from seele_eval.estimates import Estimate
 from seele_eval.tables import conditions_list, percent, table
 
@@ -51,7 +53,7 @@ def _read(path: Path) -> Any:
     try:
         written = json.loads(path.read_bytes())
         # Raises early if the fields read below are missing.
-        _accuracies(written), written["conditions"]
+        _accuracies(written), _sizes(written), written["conditions"]
     except (ValueError, KeyError, TypeError) as error:
         raise CheckpointError(
             f"{path}: is damaged ({error!r}); run the evaluation again to rewrite it"
@@ -79,6 +81,32 @@ def _accuracies(written: Mapping[str, Any]) -> dict[str, Estimate]:
     for name, average in written["averages"].items():
         found[f"average of {name}"] = Estimate(average["value"], tuple(average["interval_95"]))
     return found
+
+
+def notes_on(steps: Mapping[int, Any]) -> list[str]:
+    """One sentence for each way in which a step was evaluated unlike the last one."""
+    last, written = max(steps), steps[max(steps)]
+    sizes = _sizes(written)
+    notes = []
+    for step, other in steps.items():
+        amiss = differing(
+            other["conditions"], written["conditions"], ignoring=OF_THE_MODEL | {"name", "benchmarks"}
+        )
+        amiss += [
+            f"{name} had {' x '.join(map(str, size))} and has {' x '.join(map(str, sizes[name]))} samples"
+            for name, size in _sizes(other).items()
+            if name in sizes and size != sizes[name]
+        ]
+        notes += [f"step {step} differs from step {last}: {each}" for each in amiss]
+    return notes
+
+
+def _sizes(written: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    """Problems and samples of each benchmark."""
+    return {
+        f"{score['benchmark']} at T={score['temperature']:g}": (score["problems"], score["samples"])
+        for score in written["scores"]
+    }
 
 
 def curve_table(curves: Mapping[str, Curve]) -> str:
@@ -125,11 +153,15 @@ def _write(steps: Mapping[int, Any], folder: Path) -> str:
         for name, curve in curves.items()
     }
     conditions = {f"step {step}": written["conditions"] for step, written in steps.items()}
+    notes = "".join(f"- {note}\n" for note in notes_on(steps))
+    sys.stderr.write(notes)
     text = curve_table(curves)
     write_atomically(
         folder / "curve.json", json.dumps({"curves": points, "conditions": conditions}, indent=2) + "\n"
     )
-    write_atomically(folder / "curve.md", text + conditions_list(conditions))
+    write_atomically(
+        folder / "curve.md", text + (f"\n{notes}" if notes else "") + conditions_list(conditions)
+    )
     write_atomically(folder / "curve.png", draw(curves))
     return text
 

@@ -98,7 +98,7 @@ def sample(file: Path, arguments: Arguments, *, complete: Complete | None = None
             instance_id=instance.instance_id,
             correct=correct[instance.instance_id],
             truncated=truncated[instance.instance_id],
-            no_answer=no_answer[instance.instance_id] if arguments.grader in GRADERS else None,
+            no_answer=no_answer[instance.instance_id] if conditions["grader"] in GRADERS else None,
         )
         for instance in read_problems(file)
     ]

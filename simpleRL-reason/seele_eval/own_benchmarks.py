@@ -1,8 +1,9 @@
 """Benchmarks by name: the table's, and a user's own as a YAML file or an import path."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from hashlib import sha256
 from inspect import getfile, isfunction, ismethod, unwrap
 from math import inf
 from pathlib import Path
@@ -107,7 +108,22 @@ def _own(spec: str) -> tuple[str, Benchmark]:
         raise ConfigError(
             f"--benchmarks {spec}: expected a seele_eval.benchmarks.Benchmark, got {type(part).__name__}"
         )
-    return spec.rpartition(":")[2], part
+    return spec.rpartition(":")[2], replace(part, version=part.version or _version_of(spec, part))
+
+
+def _version_of(spec: str, benchmark: Benchmark) -> str:
+    """Return a version of the user's own functions that decide a verdict; "" if there are none."""
+    own = [
+        function
+        for function in (benchmark.extract, benchmark.judge)
+        if not getattr(function, "__module__", "").startswith(f"{__package__}.")
+    ]
+    if not all(_has_file(function) for function in own):
+        raise ConfigError(
+            f"--benchmarks {spec}: extract and judge must be functions that begin with def, because the "
+            "checksum of their file is a condition of the scores; or set version=..., and change it with them"
+        )
+    return sha256("".join(map(_checksum, own)).encode()).hexdigest() if own else ""
 
 
 def _of_file(spec: str, path: Path) -> Benchmark:
@@ -142,9 +158,9 @@ def _open(reference: str, split: str) -> OpenSplit:
 
 
 def _own_judge(key: str, spec: str) -> tuple[Judge, str]:
-    """Return the judge and the checksum of its file."""
+    """Return the judge and a checksum of its file and name."""
     function: Callable[[str, str], Any] = find_part(spec, key=key, group="judges", built_in={})
-    if not (isfunction(unwrap(function)) or ismethod(function)):
+    if not _has_file(function):
         raise ConfigError(
             f"{key}: {spec!r} must be a function of an answer and the gold that begins with def, because the "
             f"checksum of its file is a condition of the scores; got {type(function).__name__}; call it from "
@@ -167,4 +183,14 @@ def _own_judge(key: str, spec: str) -> tuple[Judge, str]:
             )
         return Grade(True, GradeReason.CORRECT) if right else Grade(False, GradeReason.WRONG)
 
-    return judge, file_sha256(Path(getfile(unwrap(function))))
+    return judge, _checksum(function)
+
+
+def _has_file(function: Callable[..., Any]) -> bool:
+    return isfunction(unwrap(function)) or ismethod(function)
+
+
+def _checksum(function: Callable[..., Any]) -> str:
+    """Return a checksum of the function's file and name."""
+    defined = unwrap(function)
+    return sha256(f"{file_sha256(Path(getfile(defined)))}:{defined.__qualname__}".encode()).hexdigest()

@@ -57,6 +57,9 @@ from seele_eval.sources import Task, load_benchmark, load_problem_file
 DEFAULT_TEMPLATE = "r1_zero"
 """The paper's template (arXiv:2509.06923, section 5.1)."""
 
+_GRADER_LIMITS = ("time_limit_s", "max_answer_chars", "memory_limit_mb")
+"""Settings in ``seele.reward`` of what a grader may use."""
+
 _FROM_VALIDATION = {
     "after_thinking": "only the text after </think> counts",
     "truncated_is_wrong": "a response that hits the length limit is wrong",
@@ -139,8 +142,10 @@ def make_plan(arguments: Arguments) -> Plan:
     stop = _choose_stop(arguments, trained, template)
     check_chat(template, arguments.chat)
     chat = merge_chat(trained.chat if trained else NO_CHAT, arguments.chat)
-    reading = _choose_reading(arguments, defaults, template, chat)
-    reward = _choose_reward(arguments, defaults, reading)
+    reward = _choose_reward(arguments, defaults)
+    reading = _choose_reading(arguments, defaults, template, chat, reward.grader)
+    if reading.answers == WHOLE_TEXT:
+        reward = replace(reward, max_answer_chars=MAX_TEXT_CHARS)
     grader = _describe_grader(reward)
     tasks = choose_tasks(arguments, defaults)  # may wait for the hub
     _check_judges(tasks, reward.grader)
@@ -299,41 +304,61 @@ def _choose_stop(arguments: Arguments, trained: RunDefaults | None, template: st
     return stop_of(template, chosen, folder)
 
 
-def _choose_reading(arguments: Arguments, defaults: RunDefaults | None, template: str, chat: Chat) -> Reading:
+def _choose_reading(
+    arguments: Arguments, defaults: RunDefaults | None, template: str, chat: Chat, grader: str
+) -> Reading:
     """Return where to look for answers: in a box, unless the command or ``chat`` says otherwise.
 
-    On the run's own validation files, the run's settings decide what counts of a response.
+    The run's own validation files are read as in its validation.
     """
-    answers = arguments.answers or (BOX_OR_LAST if template == CHAT else BOX)
-    if answers == WHOLE_TEXT and arguments.grader not in READ_TEXTS:
+    validation = _of_validation(arguments, defaults)
+    answers = arguments.answers or (BOX_OR_LAST if template == CHAT and validation is None else BOX)
+    if answers == WHOLE_TEXT and grader not in READ_TEXTS:
         raise ConfigError(
             f"--answers {WHOLE_TEXT}: the grader must find the answer in the text, which only "
-            f"{' and '.join(READ_TEXTS)} do, got {arguments.grader!r}; name one of them with --grader"
+            f"{' and '.join(READ_TEXTS)} do, got {grader!r}; name one of them with --grader"
         )
-    validation = defaults.reward if defaults and not (arguments.problems or arguments.benchmarks) else {}
+    if template == CHAT and validation is not None and arguments.answers is None and grader in GRADERS:
+        _say_as_in_validation(arguments, "answers stand in a box", f"--answers {BOX_OR_LAST}")
     counts: dict[str, bool] = {}
     for name, what in _FROM_VALIDATION.items():
         given = getattr(arguments, name)
-        counts[name] = bool(validation.get(name)) if given is None else given
+        counts[name] = bool((validation or {}).get(name)) if given is None else given
         if counts[name] and given is None:
-            option = f"--no-{name.replace('_', '-')}"
-            sys.stderr.write(f"{arguments.run}: as in its validation, {what}; {option} for another rule\n")
+            _say_as_in_validation(arguments, what, f"--no-{name.replace('_', '-')}")
     begun = counts["after_thinking"] and begins_thinking(template, chat, _chat_folder(arguments, template))
     return Reading(answers=answers, begun=begun, **counts)
 
 
-def _choose_reward(arguments: Arguments, defaults: RunDefaults | None, reading: Reading) -> RewardConfig:
-    """Return the grader's settings; those of the run if the grader is its own reward function."""
+def _of_validation(arguments: Arguments, defaults: RunDefaults | None) -> Mapping[str, Any] | None:
+    """Return the run's ``seele.reward`` if its own validation files are evaluated, else None."""
+    return defaults.reward if defaults and not (arguments.problems or arguments.benchmarks) else None
+
+
+def _say_as_in_validation(arguments: Arguments, what: str, option: str) -> None:
+    sys.stderr.write(f"{arguments.run}: as in its validation, {what}; {option} for another rule\n")
+
+
+def _choose_reward(arguments: Arguments, defaults: RunDefaults | None) -> RewardConfig:
+    """Return the grader and its settings.
+
+    The run's own validation files have the run's grader and its limits, unless the command names another one;
+    the run's own reward function has the run's settings on any problems.
+    """
     trained = defaults.reward if defaults else {}
-    is_runs_own = arguments.grader not in GRADERS and "grader" in trained
-    if not is_runs_own or absolute(trained["grader"]) != absolute(arguments.grader):
-        trained = {}
-    chosen = replace(
-        from_mapping(RewardConfig, trained, f"{arguments.run}/resolved.yaml: seele.reward"),
-        grader=arguments.grader,
-        num_workers=arguments.graders,
-    )
-    return replace(chosen, max_answer_chars=MAX_TEXT_CHARS) if reading.answers == WHOLE_TEXT else chosen
+    validation = _of_validation(arguments, defaults) or {}
+    default = RewardConfig().grader
+    grader = arguments.grader or validation.get("grader", default)
+    if arguments.grader is None and grader != default:
+        _say_as_in_validation(arguments, f"the grader is {grader}", f"--grader {default}")
+    if grader in GRADERS:
+        is_runs = validation.get("grader", default) == grader
+        settings = {name: validation[name] for name in _GRADER_LIMITS if is_runs and name in validation}
+    else:
+        is_runs = "grader" in trained and absolute(trained["grader"]) == absolute(grader)
+        settings = dict(trained) if is_runs else {}
+    read = from_mapping(RewardConfig, settings, f"{arguments.run}/resolved.yaml: seele.reward")
+    return replace(read, grader=grader, num_workers=arguments.graders)
 
 
 def _check_judges(tasks: Sequence[Task], grader: str) -> None:

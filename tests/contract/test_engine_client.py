@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import dataclasses
 import inspect
 import json
 import re
@@ -493,6 +494,14 @@ def test_a_response_is_walked_behind_the_hint_that_it_continues(placement, corre
         grade = asyncio.run(made._grade(completion, instance, hint_steps=hint_steps))
         assert grade.is_flagged == is_flagged
         assert (grade.walk.first_error is not None) == (is_flagged and not correct)
+    # Stopping does not wait for the line that takes it back, so a right response would have been stopped.
+    text += "Wait, that is 28.\n"
+    token_ids = tuple(made.tokenizer.encode(text))
+    completion = dataclasses.replace(completion, text=text, token_ids=token_ids)
+    for stop in (True, False):
+        made.seele = dataclasses.replace(made.seele, credit=CreditConfig(name="milestones", stop=stop))
+        grade = asyncio.run(made._grade(completion, instance, hint_steps=0))
+        assert (grade.walk.first_error, grade.is_flagged) == (None, correct and stop)
 
 
 @pytest.mark.parametrize("stop", [(), ("User:",)])

@@ -437,6 +437,7 @@ def test_ranks_run_the_same_number_of_micro_batches_whatever_rows_they_leave_out
         )
         for name, sizes in (("input_ids", lengths), ("prompts", [length - 2 for length in lengths]))
     }
+    parts["response_mask"] = torch.nested.as_nested_tensor([torch.ones(2)] * 5, layout=torch.jagged)
     monkeypatch.setenv("VERL_ENGINE_DEVICE", "cpu")
     from seele_verl import packed_engine
 
@@ -451,6 +452,9 @@ def test_ranks_run_the_same_number_of_micro_batches_whatever_rows_they_leave_out
         tu.assign_non_tensor(data, **told, use_dynamic_bsz=True, max_token_len_per_gpu=100)
         micro_batches, rows = packed_engine.prepare_micro_batches(data, group)
         assert [len(each) for each in micro_batches] == [len(part) for part in rows]
+        for each, part in zip(micro_batches, rows, strict=True):
+            counted = [bool(mask.any()) for mask in each["response_mask"].unbind()]
+            assert counted == [row in weighed for row in part], "rows that fill up do not count in means"
         return sorted(rows)
 
     assert rows_of_micro_batches({}, "group") == [[1], [2], [3]], "the shortest three"

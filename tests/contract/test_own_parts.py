@@ -88,6 +88,16 @@ class Nameless(Term):
     name = ""
 
 
+class Discriminator(Term):
+    name = "discriminator_loss"
+
+
+class LogsAMinimum(Term):
+    def compute(self, batch):
+        zero = batch.log_probs_BR.sum() * 0
+        return zero, {"smallest_min": zero}
+
+
 class Miscounts(Term):
     counted = ("own_weight",)
 
@@ -192,6 +202,7 @@ def test_another_process_builds_its_own_terms(own):
     [
         ("Nan", r"own_loss must be a finite scalar tensor, got tensor\(nan\)"),
         ("Vector", r"own_loss must be a finite scalar tensor, got shape \(1,\)"),
+        ("LogsAMinimum", "the name 'smallest_min' has min or max in it, so verl would log"),
         ("Raises", r"AttributeError: .*no_such_column.*own.py:36\)"),
     ],
 )
@@ -218,6 +229,7 @@ def test_terms_are_checked_before_the_run(own):
     with pytest.raises(ConfigError, match=r"seele.loss_terms\[1\]: Term has the name 'own_loss' for itself"):
         LossTerms(settings(own, "Term", "Term"))
     for name, complaint in (
+        ("Discriminator", "the name 'discriminator_loss' has min or max in it"),
         ("Miscounts", r"counted names 'own_weight', .* the term's columns, \['own_weights'\]"),
         ("TakesOver", r"takes_over names 'own_weights', .* the term's columns over responses, \[\]"),
         ("Unclips", r"unclips names 'own_weights', .* the term's counted columns, \[\]"),

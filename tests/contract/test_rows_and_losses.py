@@ -253,6 +253,17 @@ def test_a_hint_of_the_users_is_prompt_alone():
     assert values(rows.fields, HINT_WEIGHTS) == [[0.0] * 5, [0.0] * 7]
 
 
+def test_a_supplied_response_does_not_teach_the_hint_that_it_was_written_behind():
+    replayed = dataclasses.replace(rollout(3, True, hint_steps=2), origin=Origin.REPLAY)
+    for rounds_own in (replayed, dataclasses.replace(replayed, hint_steps=0)):
+        rows = rows_from(
+            config_of("seele"),
+            [rollout(each, True, hint_steps=1) for each in range(3)] + [rounds_own],
+            (0.0,) * 4,
+        )
+        assert [max(weights) for weights in values(rows.fields, HINT_WEIGHTS)] == [1.0, 1.0, 1.0, 0.0]
+
+
 def values(fields, name):
     return [row.tolist() for row in fields[name].unbind()]
 

@@ -223,8 +223,9 @@ def test_a_step_ends_when_enough_groups_are_done_with_the_awaited_ones_among_the
     )
     nothing = set(), set(), set(), Counter()
 
-    def select(finished, running=()):
+    def select(finished, running=(), failed=()):
         buffer.finished_keys["train"], buffer.running_keys["train"] = set(finished), set(running)
+        buffer.failure_keys["train"] = set(failed)
         done = buffer._sampleable_terminal_keys("train", nothing)
         return sorted(buffer._select_prompt_uids("train", done, 2)[0])
 
@@ -232,13 +233,18 @@ def test_a_step_ends_when_enough_groups_are_done_with_the_awaited_ones_among_the
     buffer.awaited = frozenset({"c"})
     assert select({"a", "b"}, running={"c"}) == []
     assert select({"a", "b", "c"}) == ["a", "c"]
+    assert select({"a", "b"}, running={"d"}, failed={"c"}) == ["a", "c"], "an awaited one may fail"
+    buffer.awaited = frozenset()
+    assert select({"b"}, running={"c"}, failed={"a", "d"}) == ["b"], "failed ones do not make a batch"
+    assert select({"b", "c"}, failed={"a"}) == ["b", "c"]
+    assert select({"b"}, failed={"a"}) == ["a", "b"]
     # Validation waits for everything anyway.
     buffer.finished_keys["val"] = {"v"}
     assert buffer._sampleable_terminal_keys("val", nothing) == {"v"}
     monkeypatch.setattr(buffer, "_sync_metadata_from_transfer_queue", lambda: None)
     buffer.finished_keys["train"], buffer.pending_keys["train"] = {"b"}, {"d"}
-    buffer.running_keys["train"] = {"a"}
-    assert buffer.left_behind() == ["a", "b", "d"]
+    buffer.running_keys["train"], buffer.failure_keys["train"] = {"a"}, {"c"}
+    assert buffer.left_behind() == ["a", "b", "c", "d"]
 
 
 def test_the_replay_buffer_is_replaceable_and_asks_where_ours_answers():

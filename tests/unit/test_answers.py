@@ -191,6 +191,18 @@ def test_options_with_the_same_text_are_the_same():
     assert names("Rome", ("Rome", "Paris", "Rome ")) == "AC"
 
 
+@pytest.mark.parametrize("answer", ["2", "(2)", "2)", "2:"])
+def test_a_number_in_brackets_is_no_label_before_the_texts_either(answer):
+    assert grade_choice(answer, "C", ("1", "3", "2")).correct
+    assert grade_choice(answer, "B", ("red", "blue", "green")).correct  # no text: the second one
+    assert not any(grade_choice(answer, gold, ("1 m", "3 m", "2 m")).correct for gold in "AB")
+
+
+def test_a_text_in_brackets_comes_before_the_number_in_it():
+    options = ("(3)", "(1)", "(2)")
+    assert grade_choice("(1)", "B", options).correct and not grade_choice("(1)", "A", options).correct
+
+
 def test_texts_that_are_labels_are_labels():
     assert names("B", ("B", "A")) == "B"
     assert names("I", ("H", "I")) == "B"  # no ninth option: the text

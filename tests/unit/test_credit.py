@@ -14,6 +14,7 @@ from seele.errors import CheckpointError, ConfigError, PluginError
 from seele.hints.bayes import BayesController
 from seele.hints.next_milestone import NextMilestoneController
 from seele.maths.pass_rates import KEPT_BY_OUTCOME as DECAY
+from seele.maths.pass_rates import moved_rate
 from seele.methods.credit import FEWEST_ALARMS, MilestoneCredit
 from seele.records import (
     Completion,
@@ -131,6 +132,11 @@ def test_pass_rates_go_by_the_milestones_left_and_serve_the_next_step():
     spans = credit.take_step({"u": short})["u"][0]
     one_left = DECAY**3 * 0.5 + (1 - DECAY**3) * 2 / 3
     assert spans[0].advantage == pytest.approx(1 - one_left)
+
+
+def test_a_pass_rate_of_one_stays_one():
+    # 83 outcomes: with the product first, the rate would round to 1 + 2e-16, which no checkpoint may hold.
+    assert {moved_rate(1.0, passed=count, outcomes=count) for count in range(1, 2000)} == {1.0}
 
 
 def test_the_order_of_problems_makes_no_difference():

@@ -560,7 +560,10 @@ def test_its_scores_are_written_resumed_and_told_apart_like_the_nines(legs, mode
         ConfigError, match=r"own.py:reward: benchmarks \['legs'\] have judges of their own; ev"
     ):
         evaluate(model, legs, tmp_path / "out", "--grader", f"{tmp_path}/own.py:reward")
-    # What another judge decided does not count; what was asked with another prompt is refused.
+    # Verdicts of another function or file do not count; what was asked with another prompt is refused.
+    legs.write_text(f"{YAML}judge: legs.py:numpy_bool\n")
+    again, asked = evaluate(model, legs, tmp_path / "out")
+    assert (again.accuracy, len(asked)) == (1.0, 4)
     (tmp_path / "wide.py").write_text(CODE.replace("< 2", "< 8"))
     legs.write_text(f"{YAML}judge: wide.py:near\n")
     again, asked = evaluate(model, legs, tmp_path / "out")
@@ -723,6 +726,21 @@ def test_a_judge_or_reader_that_fails_is_named_with_its_line_and_the_problem(leg
     (tmp_path / "typo.py").write_text(CODE.replace('row["gold"]', 'row["gould"]'))
     with pytest.raises(DataError, match=r"typo.py:22: row 0: KeyError: 'gould'"):
         load_own(f"{tmp_path}/typo.py:LEGS")
+
+
+def test_a_benchmark_in_python_has_the_version_of_its_own_functions(legs, tmp_path):
+    def version(code, name="OWN"):
+        (file := tmp_path / f"own_{len([*tmp_path.iterdir()])}.py").write_text(CODE + code)
+        [benchmark] = find_benchmarks([f"{file}:{name}"]).values()
+        return benchmark.version
+
+    judged = "def judge(grader, problem, answer): return {}\nOWN = Benchmark(read=read, {}=judge{})\n"
+    assert version("", "LEGS") == "", "nothing of its own decides a verdict"
+    first, second = version(judged.format(1, "judge", "")), version(judged.format(2, "judge", ""))
+    assert len({first, second, version(judged.format(1, "extract", "")), ""}) == 4
+    assert version(judged.format(1, "judge", ", version='7'")) == "7"
+    with pytest.raises(ConfigError, match=r":OWN: extract and judge must be functions.*or set version="):
+        version("class Judge:\n    pass\nOWN = Benchmark(read=read, judge=Judge())\n")
 
 
 def test_names_are_not_taken_twice(legs, tmp_path):

@@ -22,6 +22,7 @@ from seele_eval.arguments import parse_arguments
 from seele_eval.command import run_command
 from seele_eval.conditions import read_run_defaults
 from seele_eval.generation import find_model, find_settings, find_weights
+from seele_eval.plan import make_plan
 from seele_eval.predictions import read_predictions
 from seele_eval.prompts import Response
 
@@ -386,6 +387,40 @@ def test_a_runs_validation_files_are_graded_as_in_its_validation(
     assert reasons("--problems", f"heldout={problems}", "--truncated-is-wrong")[0] == [cut] * 4
 
 
+def test_a_runs_validation_files_are_judged_by_the_grader_of_its_training(
+    model, trained_run, problems, tmp_path, capsys
+):
+    settings = yaml.safe_load((trained_run / "resolved.yaml").read_text())
+    (tmp_path / "own.py").write_text(
+        "def judge(data_source, solution_str, ground_truth, extra_info, right): return right\n"
+    )
+    own = f"{tmp_path}/own.py:judge"
+
+    def judged(reward, *options):
+        settings["seele"]["reward"] = reward
+        (trained_run / "resolved.yaml").write_text(yaml.safe_dump(settings))
+        arguments = parse_arguments(
+            ["--run", str(trained_run), "--model", str(model), "--out", str(tmp_path / "out"), *options]
+        )
+        capsys.readouterr()
+        plan = make_plan(arguments)
+        return plan, capsys.readouterr().err
+
+    plan, said = judged({"grader": "multiple_choice", "time_limit_s": 7, "max_answer_chars": 99})
+    assert (plan.conditions["grader"], plan.reward.time_limit_s) == ("multiple_choice", 7)
+    assert plan.reward.max_answer_chars == 99
+    assert f"{trained_run}: as in its validation, the grader is multiple_choice; --grader mathruler" in said
+    plan, said = judged({"grader": own, "kwargs": {"right": 0.75}, "correct_from": 0.5})
+    assert plan.reward.kwargs == {"right": 0.75} and f"the grader is {own}" in said
+    # What the command names is taken, and named problems have the same default for all models.
+    named = ("--problems", f"heldout={problems}")
+    for options in (("--grader", "mathruler"), named):
+        plan, said = judged({"grader": own, "kwargs": {"right": 0.75}}, *options)
+        assert (plan.conditions["grader"], plan.reward.kwargs, said) == ("mathruler", {}, "")
+    plan, said = judged({"grader": own, "kwargs": {"right": 0.75}}, *named, "--grader", own)
+    assert plan.reward.kwargs == {"right": 0.75}
+
+
 def test_math_verify_finds_the_answer_in_the_text_behind_the_thoughts(model, problems, tmp_path):
     pytest.importorskip("math_verify")
 
@@ -468,7 +503,7 @@ def test_a_runs_own_reward_function_judges_as_in_training(model, trained_run, tm
     with pytest.raises(ConfigError, match=r"run/resolved.yaml: seele.reward: isolation must be one of"):
         evaluate(Untouchable(), *argv, "--grader", f"{tmp_path}/own.py:half")
     # Another grader has the defaults.
-    evaluate(KnowsFour(), *argv)
+    evaluate(KnowsFour(), *argv, "--grader", "mathruler")
     assert "correct_from" not in written(tmp_path / "out")["conditions"]
 
 

@@ -707,9 +707,9 @@ def write_step(folder, step, accuracy, **averages):
     path.parent.mkdir(parents=True)
     score = {
         "benchmark": "b", "temperature": 0.0, "accuracy": accuracy,
-        "interval_95": [accuracy - 0.1, accuracy + 0.1],
+        "interval_95": [accuracy - 0.1, accuracy + 0.1], "problems": 40, "samples": 1,
     }  # fmt: skip
-    written = {"scores": [score], "averages": {}, "conditions": {"seed": step}}
+    written = {"scores": [score], "averages": {}, "conditions": {"seed": 0, "name": f"step {step}"}}
     for name, value in averages.items():
         written["averages"][name] = {"value": value, "interval_95": [value, value]}
     path.write_text(json.dumps(written))
@@ -732,9 +732,22 @@ def test_the_command_writes_table_numbers_and_picture(tmp_path, capsys):
     assert "20.0 (10.0 to 30.0)" in capsys.readouterr().out
     written = json.loads((tmp_path / "curve.json").read_text())
     assert written["curves"]["b"][1]["accuracy"] == 0.3
-    assert written["conditions"]["step 2"] == {"seed": 2}
-    assert '- step 2: {"seed": 2}' in (tmp_path / "curve.md").read_text()
+    assert written["conditions"]["step 2"] == {"seed": 0, "name": "step 2"}
+    assert '- step 2: {"seed": 0, "name": "step 2"}' in (tmp_path / "curve.md").read_text()
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_step_evaluated_unlike_the_last_one_is_noted(tmp_path, capsys):
+    for step in (1, 2, 3):
+        write_step(tmp_path, step, 0.2)
+    other = (path := tmp_path / "step_1" / "scores.json").read_text()
+    path.write_text(other.replace('"problems": 40', '"problems": 5').replace('"seed": 0', '"seed": 7'))
+    assert curve_main([str(tmp_path)]) == 0
+    noted = (
+        "- step 1 differs from step 3: seed was 7 and is 0\n"
+        "- step 1 differs from step 3: b at T=0 had 5 x 1 and has 40 x 1 samples\n"
+    )
+    assert capsys.readouterr().err == noted and noted in (tmp_path / "curve.md").read_text()
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", "{}", '{"scores": [{}]}'])

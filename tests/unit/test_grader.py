@@ -107,6 +107,19 @@ def test_verdicts(pool, text, gold, grade):
     assert pool.grade(text, gold) == grade
 
 
+@pytest.mark.parametrize(
+    ("text", "gold", "grade"),
+    [
+        ("x" * 10_000 + r"\boxed{8/2}", "4", CORRECT),
+        ("(" * 60 + r"\boxed{8/2}", "4", CORRECT),
+        ("x" * 10_000 + r"\boxed{5}", "4", WRONG),
+        ("4" * 10_000, "4", Grade(False, GradeReason.TOO_LONG)),
+    ],
+)
+def test_limits_are_of_the_answer_and_not_of_the_text_around_its_box(pool, text, gold, grade):
+    assert pool.grade_answer(text, gold) == grade
+
+
 def test_what_does_not_end_is_killed_and_the_next_answer_is_graded(pool):
     assert pool.grade(rf"\boxed{{{HANGING}}}", GOLD) == Grade(False, GradeReason.TIMEOUT)
     assert pool.grade(r"\boxed{1/2+x}", GOLD) == CORRECT

@@ -508,7 +508,8 @@ def test_what_rows_of_a_group_begin_with_is_counted_once():
 
 
 def test_teacher_forced_tokens_are_given_rollouts_and_hints_that_are_learnt():
-    trace = replace(rollout(0, 4, RIGHT, hint_steps=0, tokens=9), origin=Origin.REPLAY)
+    # A replayed success teaches its own tokens, not those of the hint that it was written behind.
+    trace = replace(rollout(0, 4, RIGHT, hint_steps=1, tokens=9), origin=Origin.REPLAY)
     visit = replace(VISIT, rollouts=(*VISIT.rollouts, trace))
     assert teacher_forced_tokens([visit], learns_hints=False) == 9
     assert teacher_forced_tokens([visit, VISIT], learns_hints=True) == 9 + 2 * 2 * 3

@@ -15,6 +15,7 @@ from seele.data.steps.cutting import join_steps, split_sentences, split_steps
 from seele.data.steps.protected import legal_cuts, protected_spans
 from seele.data.tasks.chains import ChainsConfig, generate_splits
 from seele.data.tasks.gsm8k import read_gsm8k, split_solution
+from seele.maths.equations import equations
 from seele.records import Milestone
 from seele.reward.milestones import coverage, find_milestones, num_shown, walk
 
@@ -415,6 +416,9 @@ FALSE = [
     "12 + 7 = 20. No other boxes are left.",
     "3 + 5 = 8\n4 + 3 = 8",
     "The cost is (12 + 7) * 2 = 40",
+    "12 - 8/2 = 7",
+    "100 + 100 = 1000",
+    "5 + 3 = 9. Let's go on.",
 ]
 TRUE_OR_UNSURE = [
     "10/3 = 3.33",
@@ -427,6 +431,18 @@ TRUE_OR_UNSURE = [
     "3/8 = 37.5%",
     "2 dozen = 24",
     "2 dozen * 3 = 72",
+    "2 dozens * 3 = 72",
+    "60 - 1/3 = 40",
+    "120 + (1/2) = 180 marbles",
+    "22 + 6 = 4 in the morning",
+    "1010 + 110 = 10000",
+    "0x10 + 1 = 17",
+    "5 + 3 = 9, no wait, 8",
+    "5 + 3 = 9. But wait, it's 8.",
+    "5 + 3 = 9, I mean 8",
+    "5 + 3 = 9 apples. Wait, that's 8.",
+    "5 + 3 = 9. Let's double-check.",
+    "5 + 3 = 9. Let me recheck: 5 + 3 = 8",
     "1 hour = 60 minutes",
     "30 minutes * 4 = 2 hours",
     "3 feet * 4 = 144 inches",
@@ -721,6 +737,30 @@ def test_a_value_between_two_steps_of_a_chain_is_judged_where_the_modulus_is_kno
     assert walk(milestones, "5a+4=8\n", correct=None).first_error == 5
     assert walk(milestones, "2c-1d-2=9\n9e+1=0", correct=None, shown=1).first_error == 15
     assert walk(milestones, "2c-1d-2=9\n\\boxed{8}", correct=None, shown=1).first_error == 17
+
+
+@pytest.mark.parametrize(
+    ("text", "written", "value"),
+    [
+        ("Its speed is 120 / 2 = 60 km/h.", "120/2=60", "60"),
+        ("= 60 km/h * 2", "", None),
+        ("x = 24,5", "", None),
+        ("x = 24 ± 3", "", None),
+        ("x = 20 sin x", "", None),
+        ("23 + 1 = 24, so", "23+1=24", "24"),
+        ("-6 + 10 = 4 degrees", "", "4"),
+        ("5 - 20 = -15", "5-20=-15", None),
+    ],
+)
+def test_what_an_equation_states(text, written, value):
+    [equation] = equations(text)
+    assert (equation.written, equation.value) == (written, value)
+
+
+def test_the_end_of_a_step_that_begins_with_a_sign_is_no_equation_of_its_own():
+    milestones = find_milestones("?", ["-6 + 10 = 4 degrees.\n", "4 * 5 = 20"], "20")
+    assert walk(milestones, "6 + 10 = 16 hours", correct=None).first_error is None
+    assert walk(milestones, "6 + 10 = 4", correct=None).first_error == 9
 
 
 def test_a_flag_at_the_end_of_a_line_stays_whatever_follows():

@@ -10,7 +10,7 @@ Axes as in ``packed_rows``; V vocabulary entries, H heads, D numbers of a head.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -116,7 +116,7 @@ def prepare_micro_batches(
         micro_batches, indices = _verls_micro_batches(data=data, dp_group=dp_group, **options)
         computed = [sorted(rows_to_compute(_have_weight(each), _lengths(each)[0])) for each in micro_batches]
         pairs = zip(micro_batches, computed, strict=True)
-        return [tu.index_select_tensor_dict(each, rows) for each, rows in pairs], indices
+        return [_select(each, rows) for each, rows in pairs], indices
     has_weight, (lengths, prompt_lengths) = _have_weight(data), _lengths(data)
     trunks = share_prompts([prompt.tolist() for prompt in data["prompts"].unbind()])
     responses = [length - prompt for length, prompt in zip(lengths, prompt_lengths, strict=True)]
@@ -133,7 +133,20 @@ def prepare_micro_batches(
         count = torch.tensor(len(parts), device=get_device_name())
         torch.distributed.all_reduce(count, op=torch.distributed.ReduceOp.MAX, group=dp_group)
         parts = split(int(count))
-    return [tu.index_select_tensor_dict(data, part) for part in parts], parts
+    return [_select(data, part) for part in parts], parts
+
+
+def _select(batch: TensorDict, rows: Sequence[int]) -> TensorDict:
+    """Return these rows; the responses of those without a gradient, which only fill it up, are masked out, so
+    that verl's means leave them out.
+    """
+    part = tu.index_select_tensor_dict(batch, rows)
+    has_weight = _have_weight(part)
+    if not all(has_weight):
+        pairs = zip(part["response_mask"].unbind(), has_weight, strict=True)
+        masks = [mask if has else torch.zeros_like(mask) for mask, has in pairs]
+        part["response_mask"] = torch.nested.as_nested_tensor(masks, layout=torch.jagged)
+    return part
 
 
 def attend(

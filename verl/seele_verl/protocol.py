@@ -135,8 +135,10 @@ def training_rows(
         tells_accuracy: True if verl's group filter needs accuracy (``algorithm.filter_groups.metric=acc``),
             which is 0 throughout a group without any advantage.
     """
-    round_size = Counter(rollout.round_index for rollout in rollouts)
-    same_hint = Counter((rollout.round_index, rollout.hint_steps) for rollout in rollouts)
+    # A supplied response may stand behind a hint that no round chose.
+    chosen = [rollout for rollout in rollouts if rollout.origin is Origin.POLICY]
+    round_size = Counter(rollout.round_index for rollout in chosen)
+    same_hint = Counter((rollout.round_index, rollout.hint_steps) for rollout in chosen)
     # verl compares all rollouts of a group; its baseline may compare parts that each agree.
     has_advantage = advantages is None or any(each.generated or each.off_policy for each in advantages)
     seen: set[tuple[int, int]] = set()
@@ -163,7 +165,9 @@ def training_rows(
             hint_tokens=row.tag["prompt_len"] - prompt_tokens,
             response_tokens=row.tag["response_len"],
             off_policy_tokens=row.tag["response_len"] - on_policy_tokens,
-            hint_share=round_size[rollout.round_index] / same_hint[rollout.round_index, rollout.hint_steps],
+            hint_share=round_size[rollout.round_index] / same_hint[rollout.round_index, rollout.hint_steps]
+            if rollout.origin is Origin.POLICY
+            else 0.0,
             is_first_of_hint=(rollout.round_index, rollout.hint_steps) not in seen,
         )
         seen.add((rollout.round_index, rollout.hint_steps))

@@ -25,12 +25,19 @@ class SpareProblemsBuffer(ReplayBuffer):
 
     def _sampleable_terminal_keys(self, partition_id: str, eviction_reasons: Any) -> set[str]:
         done: set[str] = super()._sampleable_terminal_keys(partition_id, eviction_reasons)
-        return done if partition_id != TRAIN or self.awaited <= done else set()
+        if partition_id != TRAIN:
+            return done
+        if not self.awaited <= done:
+            return set()
+        # A failed group has no rollouts; it is taken only if no other group can still take its place.
+        others_may_end = self.pending_keys[TRAIN] or self.running_keys[TRAIN]
+        return done - (self.failure_keys[TRAIN] - self.awaited) if others_may_end else done
 
     def _select_prompt_uids(self, partition_id: str, sampleable_keys: set[str], batch_size: int) -> Any:
         if partition_id == TRAIN:
-            awaited_first = sorted(sampleable_keys, key=lambda uid: (uid not in self.awaited, uid))
-            sampleable_keys = set(awaited_first[:batch_size])
+            failed = self.failure_keys[TRAIN]
+            in_order = sorted(sampleable_keys, key=lambda uid: (uid not in self.awaited, uid in failed, uid))
+            sampleable_keys = set(in_order[:batch_size])
         return super()._select_prompt_uids(partition_id, sampleable_keys, batch_size)
 
     def left_behind(self) -> list[str]:

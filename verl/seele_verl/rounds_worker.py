@@ -124,12 +124,15 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         trajectory: dict[str, Any],
         trace: bool = False,
     ) -> None:
-        """Roll one prompt out, store its rows, and publish how the group ended: verl waits for that tag."""
+        """Roll one prompt out, store its rows, and publish how the group ended: verl waits for that tag.
+
+        The trainer has marked the group as pending, which verl treats like running, so nothing is published
+        at the start.
+        """
         uid, partition_id = prompt["uid"], "val" if trajectory["validate"] else "train"
         status = "failure"
         self._prompts[uid] = asyncio.current_task()
         try:
-            await tq.async_kv_put(key=uid, partition_id=partition_id, tag={"status": "running"})
             rows = await self._roll_out(prompt, sampling_params, validate=trajectory["validate"])
             await tq.async_kv_batch_put(
                 keys=rows.keys, fields=rows.fields, tags=rows.tags, partition_id=partition_id
@@ -480,21 +483,19 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         grade = await self._verdict(completion, instance, hint_steps=hint_steps)
         if not (self.walks and instance.milestones):
             return grade
-        shown = _num_shown(instance, hint_steps)
-        walk = partial(
-            find_walk(self.seele.credit.walk),
-            instance.milestones,
-            completion.text,
-            shown=shown,
-            hint=self._hint_before(instance, hint_steps),
-        )
+        shown, name = _num_shown(instance, hint_steps), self.seele.credit.walk
+        hint = self._hint_before(instance, hint_steps)
+        walk = partial(find_walk(name), instance.milestones, completion.text, shown=shown, hint=hint)
         seen = walk(correct=grade.correct)
         # Only a right answer can excuse an error.
         unaware = walk(correct=None) if grade.correct else seen
+        is_flagged = unaware.first_error is not None
+        if grade.correct and self.seele.credit.stop and not is_flagged:
+            # Stopping does not wait for a line that takes the one before back.
+            watch = ErrorWatch(instance.milestones, shown=shown, walk=name, hint=hint)
+            is_flagged = watch.finds_error(completion.text)
         return dataclasses.replace(
-            grade,
-            walk=in_tokens(seen, completion.token_ids, self._decode),
-            is_flagged=unaware.first_error is not None,
+            grade, walk=in_tokens(seen, completion.token_ids, self._decode), is_flagged=is_flagged
         )
 
     def _hint_before(self, instance: Instance, hint_steps: int) -> str:

@@ -59,7 +59,7 @@ from seele_verl.cpu.resources import prepare_ranks, return_free_memory
 from seele_verl.critic import CriticWorker
 from seele_verl.data_only import reading_data_only
 from seele_verl.engine.weight_socket import send_on_own_socket
-from seele_verl.faults import plugin_fault, watch_for_faults
+from seele_verl.faults import DEATHS, plugin_fault, watch_for_faults
 from seele_verl.hint_reliance import measure_hint_reliance
 from seele_verl.losses import informative_columns, means_over_computed, seele_loss, weight_columns
 from seele_verl.off_policy import (
@@ -177,19 +177,19 @@ class SeeleTrainer(PPOTrainerSync):
         except Exception as error:
             if fault := plugin_fault(error):
                 raise fault from error
-            if ended := self._why_all_groups_failed():
+            if ended := self._why_nothing_is_generated():
                 raise RuntimeError(ended) from error
             raise
 
-    def _why_all_groups_failed(self) -> str:
-        """Return why the step has no rollouts at all, for which verl's message names no cause; else an empty
-        text.
+    def _why_nothing_is_generated(self) -> str:
+        """Return why the step or its validation has no rollouts at all, for which verl's message names no
+        cause; else an empty text.
         """
+        if self._engines and self._dead_engines() == {*self._engines.values()}:
+            return f"the engine died in step {self.global_steps}"
         others = (*self._unfinished, self.replay_buffer.finished_keys)
         if any(of["train"] for of in others) or not self.replay_buffer.failure_keys["train"]:
             return ""
-        if self._dead_engines():
-            return f"the engine died in step {self.global_steps}"
         reason = ray.get(self.controller.first_reason.remote())
         return f"the rollouts of all problems of step {self.global_steps} failed, the first with {reason}"
 
@@ -289,8 +289,7 @@ class SeeleTrainer(PPOTrainerSync):
         left_behind = []
         if self.seele.curriculum.spare_problems:
             left_behind = self.replay_buffer.left_behind()
-            workers = self.agent_loop_manager.agent_loop_workers
-            ray.get([worker.cancel_prompts.remote(left_behind) for worker in workers])
+            self._cancel(left_behind)
             self.replay_buffer.forget(left_behind)
             self._carried = [self._problem_of_uid[uid] for uid in left_behind]
         visits, self._controller_metrics = ray.get(self.controller.take_step.remote())
@@ -298,6 +297,18 @@ class SeeleTrainer(PPOTrainerSync):
         of_this_step = self._problem_of_uid.keys() - left_behind
         self._visits = {uid: visit for uid, visit in visits.items() if uid in of_this_step}
         super().on_sample_end()
+
+    def _cancel(self, uids: Sequence[str]) -> None:
+        """Stop rolling these groups out, and end their visits."""
+        workers, has_died = self.agent_loop_manager.agent_loop_workers, False
+        for stopped in [worker.cancel_prompts.remote(uids) for worker in workers]:
+            try:
+                ray.get(stopped)
+            except DEATHS:
+                has_died = True  # the next step replaces the worker
+        if has_died:
+            names = [self.train_dataset.instance_ids[self._problem_of_uid[uid]] for uid in uids]
+            ray.get([self.controller.end_visit.remote(name) for name in names])
 
     def _drop_unselected(self, batch: KVBatchMeta) -> KVBatchMeta:
         """Return the rows of the groups that the update learns from."""

@@ -111,7 +111,11 @@ def _rows_of_csv(path: Path) -> Iterator[Row]:
     with path.open(encoding="utf-8-sig", newline="") as stream:
         rows = csv.DictReader(stream, strict=True)
         try:
-            _check_names(rows.fieldnames or (), path)
+            _check_names(names := rows.fieldnames or (), path)
+            if len(names) == 1 and (between := next((sign for sign in ";\t" if sign in names[0]), "")):
+                raise DataError(
+                    f"{path}: the first line is one column with {between!r} in it; put commas between columns"
+                )
             for row in rows:
                 at = f"{path}: line {rows.line_num}"
                 if None in row:
@@ -156,6 +160,8 @@ def _rows_of_parquet(path: Path, choose: ChooseColumns | None) -> Iterator[Row]:
             for row in map(shorten, batch.to_pylist()):
                 yield f"{path}: row {number} (counted from 0)", row
                 number += 1
+    except DataError:
+        raise
     except (pa.ArrowException, OSError, OverflowError, ValueError) as error:
         raise DataError(
             f"{path}: cannot be read as parquet ({error}); fetch it again, or leave out the column"
