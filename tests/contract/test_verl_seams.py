@@ -281,6 +281,39 @@ def test_a_group_that_was_left_behind_and_ended_all_the_same_belongs_to_no_step(
     assert trainer._carried == [8]
 
 
+def test_a_worker_that_is_dead_when_spare_problems_are_cut_does_not_end_the_run(monkeypatch):
+    from ray.exceptions import ActorDiedError, ActorUnavailableError
+
+    from seele_verl import trainer as module
+
+    def raise_or_return(answer):
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(module.ray, "get", raise_or_return)
+    ended = []
+    trainer = object.__new__(module.SeeleTrainer)
+    trainer._problem_of_uid = {"a": 1, "b": 0}
+    trainer.train_dataset = SimpleNamespace(instance_ids=["zero", "one"])
+    trainer.controller = SimpleNamespace(end_visit=SimpleNamespace(remote=ended.append))
+
+    def workers(*answers):
+        stops = [SimpleNamespace(remote=lambda uids, answer=answer: answer) for answer in answers]
+        calls = [SimpleNamespace(cancel_prompts=stop) for stop in stops]
+        trainer.agent_loop_manager = SimpleNamespace(agent_loop_workers=calls)
+
+    workers(None, None)
+    trainer._cancel(["a", "b"])
+    assert ended == [], "living workers end the visits themselves"
+    workers(ActorDiedError(), None)
+    trainer._cancel(["a", "b"])
+    assert ended == ["one", "zero"]
+    workers(ActorUnavailableError("out of reach", b"0" * 16))
+    with pytest.raises(ActorUnavailableError):
+        trainer._cancel(["a"])
+
+
 def test_a_step_without_a_group_to_learn_from_makes_no_update(monkeypatch):
     from seele_verl import trainer as module
 

@@ -308,7 +308,8 @@ class SeeleTrainer(PPOTrainerSync):
                 has_died = True  # the next step replaces the worker
         if has_died:
             names = [self.train_dataset.instance_ids[self._problem_of_uid[uid]] for uid in uids]
-            ray.get([self.controller.end_visit.remote(name) for name in names])
+            for name in names:
+                ray.get(self.controller.end_visit.remote(name))
 
     def _drop_unselected(self, batch: KVBatchMeta) -> KVBatchMeta:
         """Return the rows of the groups that the update learns from."""
