@@ -18,6 +18,7 @@ from seele.child import run_module
 from seele.data.storage.files import file_sha256
 from seele.errors import CheckpointError, DataError
 from seele.host import computes_in_bfloat16
+from seele.rollout.templates import CHAT, TEMPLATES, template_text
 
 LIBRARIES = ("torch", "transformers", "tokenizers", "verl")
 
@@ -83,16 +84,22 @@ def _quoted(path: Path) -> str:
 
 
 def fingerprint(wish: WarmStart) -> str:
-    """Hash of model, problems, the run's whole configuration and the libraries' versions; no path counts.
+    """Hash of model, problems, a template of the user's, the run's whole configuration and the libraries'
+    versions; no path of these counts.
 
     Raises:
+        ConfigError: There is no such template.
         CheckpointError: The settings give no configuration; why is on the terminal.
     """
     anywhere = dataclasses.replace(wish, model=Path("/model"), problems=Path("/problems"))
+    own = None if wish.template == CHAT or wish.template in TEMPLATES else template_text(wish.template)
+    if own is not None:
+        anywhere = dataclasses.replace(anywhere, template="/template")
     versions = {name: importlib.metadata.version(name) for name in LIBRARIES}
     files = sorted(file for file in wish.model.iterdir() if file.is_file())
     files = [file for file in files if file.name not in _NO_PART_OF_A_MODEL]
     contents = {file.name: file_sha256(file) for file in files} | {"problems": file_sha256(wish.problems)}
+    contents |= {} if own is None else {"template": own}
     facts = [_composed(anywhere.overrides(Path("/run"))), versions, contents]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -125,13 +132,16 @@ def make_warm_start(root: Path, wish: WarmStart) -> Path:
     folder = root / f"{warm_name(wish.model)}-{fingerprint(wish)}"
     if folder.exists():
         return folder
-    run, exported = root / f".{folder.name}-run", root / f".{folder.name}"
+    run, passing = root / f".{folder.name}-run", root / f".{folder.name}"
+    exported = passing.absolute() / folder.name  # the model card shows the last name
     run.mkdir(parents=True, exist_ok=True)
     _call("seele_verl.train", *wish.overrides(run), output=sys.stderr)
-    shutil.rmtree(exported, ignore_errors=True)
+    shutil.rmtree(passing, ignore_errors=True)
+    passing.mkdir()
     # It prints a folder that is about to be renamed, and advice on uploading it.
     _call("seele.cli.main", "export", str(run), "--out", str(exported), output=subprocess.DEVNULL)
     exported.rename(folder)
+    passing.rmdir()
     shutil.rmtree(run)
     return folder
 

@@ -14,8 +14,9 @@ The benchmark questions are loaded elsewhere, in ``seele_eval.contamination``.
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 DEFAULT_N = 13
 """Words in an n-gram, as for GPT-3 (arXiv:2005.14165, appendix C) and since."""
@@ -32,6 +33,8 @@ _NOISE = re.compile(
     r"|\\(?:text|textbf|textit|mathrm|mathbf|operatorname)(?![a-z])|\\\\"
 )
 _D_FRACTION = re.compile(r"\\[dt](frac|binom)(?![a-z])")
+_END = re.compile(r"(?<=[.?!])\s+|\n\s*(?=\(?[A-Ja-j1-9][).])")
+"""Between sentences, and before the label of an option."""
 _TOKEN = re.compile(r"\d+(?:\.\d+)?|[^\W\d_]+|[-+*/^=<>|!%]")
 
 
@@ -99,7 +102,7 @@ class Questions:
         for run in self._runs(said):
             for text in self._texts_of_run.get(run, ()):
                 shared[text] += 1
-        for text in self._contained(said):
+        for text in self._contained(said, _beginnings(question)):
             shared[text] = 1
         exact = self._places_of_text.get(whole, {})
         found = [Overlap(benchmark, number, is_exact=True, shared=1.0) for benchmark, number in exact]
@@ -121,14 +124,21 @@ class Questions:
                     # A dict as an ordered set: a question without options is added twice.
                     self._places_of_text[whole][benchmark, number] = None
 
-    def _contained(self, said: Sequence[str]) -> set[str]:
-        """Return the short questions that a text contains whole, with no formula running past either end."""
+    def _contained(self, said: Sequence[str], beginnings: Container[int]) -> set[str]:
+        """Return the short questions that a text contains whole, with no formula running past either end.
+
+        ``beginnings`` are the places in ``said`` where a sentence or line begins.
+        """
+
+        def is_within_formula(at: int) -> bool:
+            return at not in beginnings and _is_within_formula(said, at)
+
         found = set()
         for start in range(len(said) - _SHORTEST + 1):
             for text in self._short.get(tuple(said[start : start + _SHORTEST]), ()):
                 end = start + text.count(" ") + 1
                 is_there = " ".join(said[start:end]) == text
-                if is_there and not (_is_within_formula(said, start) or _is_within_formula(said, end)):
+                if is_there and not (is_within_formula(start) or is_within_formula(end)):
                     found.add(text)
         return found
 
@@ -145,6 +155,11 @@ def tokens(text: str) -> list[str]:
     text = unicodedata.normalize("NFKC", text).casefold().replace("\N{MINUS SIGN}", "-")
     text = _D_FRACTION.sub(r"\\\1", text)
     return _TOKEN.findall(_NOISE.sub(lambda match: "" if match["thousands"] else " ", text))
+
+
+def _beginnings(text: str) -> set[int]:
+    """Return which of a text's tokens begin a sentence or a line."""
+    return {*accumulate(len(tokens(part)) for part in _END.split(text))}
 
 
 def _is_within_formula(said: Sequence[str], at: int) -> bool:

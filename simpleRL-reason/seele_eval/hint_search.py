@@ -87,7 +87,9 @@ def search(
         _check_samples(options, weights=conditions["weights"], stop=stop)
     found, appender = _open(ledger, {**conditions, **hints.conditions})
     if options.samples_dir:
-        new = {each.instance_id for each in problems} - {each.instance_id for each in found}
+        # The filter's samples are in no ledger: a run that goes on finds later hints there.
+        tried = {each.instance_id for each in found if each.hint_steps == 0}
+        new = {each.instance_id for each in problems} - tried
         found += _filters_samples(options.samples_dir, new)
 
     def ask(instance: Instance, hint_steps: int, number: int) -> Request:

@@ -35,7 +35,7 @@ from seele import host
 from seele.data.storage.files import file_sha256
 from seele.errors import CheckpointError, ConfigError, DataError, DependencyError
 from seele.host import computes_in_bfloat16
-from seele.rollout.templates import render_prompt
+from seele.rollout.templates import render_prompt, template_text
 from seele_models import command, pretrained, texts, training, warm_start
 from seele_models.pretrained import PACKAGED, PackagedModel, fetch
 from seele_models.recipes import RECIPES
@@ -665,6 +665,12 @@ def test_a_warm_start_is_named_after_contents_and_settings_and_not_after_places(
     composed.append("another default")
     names.add(warm_start.fingerprint(here))
     assert len(names) == 7
+    template_text.cache_clear()
+    for folder, text in (("here", "Q: {question}"), ("there", "Q: {question}"), ("here", "Ask: {question}")):
+        (template := tmp_path / folder / "template.txt").write_text(text)
+        template_text.cache_clear()  # a command is a process of its own
+        names.add(warm_start.fingerprint(dataclasses.replace(here, template=str(template))))
+    assert len(names) == 9
 
 
 def test_a_warm_start_is_named_after_what_its_settings_compose(tmp_path, capfd):

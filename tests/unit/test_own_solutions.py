@@ -218,6 +218,17 @@ def test_samples_of_the_filter_come_first(draw, tmp_path):
     assert "3 problems, 2 with the model's own solution, 1 of them without a hint" in said
     assert [*dict.fromkeys(model.asked)] == [("never", 0), ("mid", 1), ("never", 1), ("never", 2)]
     assert read_problems(out)[0].steps == ("Mine: \\boxed{7}.",)
+    # A killed search has the later hints in its ledger, not the filter's samples.
+    ledger = out.with_name("own.parquet.samples.jsonl")
+    whole, before = ledger.read_text(), out.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    first = next(place for place, line in enumerate(lines) if line.startswith('["mid", 1'))
+    ledger.write_text("".join(lines[:first]) + '["mid", 1, null]\n')
+    later = Model(easy=0, mid=2, never=9)
+    draw(later, "--samples-dir", str(folder))
+    assert [*dict.fromkeys(later.asked)] == [("never", 1), ("mid", 2), ("never", 2)]
+    ledger.write_text(whole)
+    out.write_bytes(before)
     # Samples from before anything was recorded.
     write()
     _, again = draw(Model(easy=0, mid=1, never=9), "--samples-dir", str(folder))

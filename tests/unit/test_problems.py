@@ -505,6 +505,9 @@ SHORT = "What is the remainder of $2+3$?"
     [
         (f"Solve the following. {SHORT}", True),
         (f"{SHORT} Put your answer in \\boxed{{}}.", True),
+        (f"{SHORT}\nA) 5\nB) 6", True),
+        (f"{SHORT} (A) 5 (B) 6", True),
+        ("What is the remainder of $2+3\n+ x$?", False),
         ("What is the remainder of $2+3+x$?", False),
         ("What is the remainder of $2+3y$?", False),
         ("What is the remainder of $2$ and $3$?", False),

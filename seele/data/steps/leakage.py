@@ -32,11 +32,16 @@ _OUTER = re.compile(
 )
 _SIDE = re.compile(r"[A-Za-z]\w*\s*=(?P<side>[^=]+)")
 _OPTION = re.compile(r"\(?(?P<letter>[A-Z])\)?")
-_NUMBER = re.compile(rf"(?P<sign>{MINUS}?)\s*(?:\\?\$)?\s*(?P<digits>\d[\d,]*(?:\.\d+)?|\.\d+)\s*(?:\\?%)?")
+_NUMBER = re.compile(
+    rf"(?P<sign>{MINUS}?)\s*(?:\\?\$)?\s*"
+    r"(?P<digits>(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+)\s*(?:\\?%)?"
+)
 _FRACTION = re.compile(
     rf"(?P<sign>{MINUS}?)\s*(?:\\[dt]?frac\s*\{{\s*(?P<a>\d+)\s*\}}\s*\{{\s*(?P<b>\d+)\s*\}}"
     r"|(?P<c>\d+)\s*/\s*(?P<d>\d+))"
 )
+_WORD = re.compile(r"(?=.*[a-z])[^\W\d_]{2,}")
+"""``Yes``, which a text may write in another case; the line ``AB`` keeps its own."""
 _TOKEN = re.compile(r"\\[a-zA-Z]+|\\.|\d+|[^\W\d_]+|\S", re.DOTALL)
 _IGNORED = re.compile(rf"[~${{}}]|\\[,;:!\s]|{_SILENT}")
 _MOST_TOKENS = 400
@@ -48,7 +53,10 @@ _NUMBER_IN_TEXT = re.compile(
     r"(?P<digits>(?:\d{1,3}(?:(?:,|\{,\}|,?\\[,!])\d{3}(?!\d))++|\d++)(?:\.\d++)?+|\.\d++)"
     rf"(?![\d_]|\^(?!\{{?\s?\\circ)|[.,]\d|\{{,\}}\d|\s?/\s?[\d(]|:\d|(?!{_UNIT})[^\W\d_])"
 )
-_UNARY_MINUS = re.compile(rf"(?:\A|[=(,\s{{\[$:<>]){MINUS}\s?\Z|={MINUS}\s\Z")
+_UNARY_MINUS = re.compile(
+    rf"(?:\A|[=(,\s{{\[$:<>*_]|\\(?:[lg]eq?q?|approx|equiv|to|times|cdot|div)){MINUS}\s?\Z|={MINUS}\s\Z"
+)
+_MOST_BEFORE_MINUS = 12  # characters
 
 
 def mentions(text: str, answer: str) -> Iterator[tuple[int, int]]:
@@ -74,7 +82,7 @@ def bare_answer(answer: str) -> str:
 def _number_mentions(text: str, digits: str, *, is_negative: bool) -> Iterator[tuple[int, int]]:
     for match in _NUMBER_IN_TEXT.finditer(text):
         if canonical_number(match["digits"]) == digits:
-            before = text[max(0, match.start() - 4) : match.start()].rstrip("$\\")
+            before = text[max(0, match.start() - _MOST_BEFORE_MINUS) : match.start()].rstrip("$\\")
             if is_negative == (_UNARY_MINUS.search(before) is not None):
                 yield match.span()
 
@@ -89,7 +97,7 @@ def _pattern(answer: str) -> re.Pattern[str]:
         written = rf"(?:\\[dt]?frac\s?\{{?\s?{above}\s?\}}?\s?\{{?\s?{below}\s?\}}?|{above}\s?/\s?{below})"
         sign = rf"{MINUS}\s?" if fraction["sign"] else rf"(?<![=(,\s{{\[$:]{MINUS})(?<!= {MINUS} )"
         return re.compile(rf"(?<![\w.^]){sign}{written}(?![\w^])")
-    return re.compile(_expression(answer))
+    return re.compile(_expression(answer), re.IGNORECASE if _WORD.fullmatch(answer) else 0)
 
 
 def _expression(answer: str) -> str:
@@ -127,7 +135,7 @@ _AFTER_RELATION = re.compile(
 _LOOK_BACK = 80  # characters examined before the answer
 _BLANK_MATHS = r"(?:\s|\\[,;:! ]|[$]|\\\)|\\(?:text|mathrm)\s?\{[^{}]{0,40}\})*+"
 _OPERATOR = re.compile(
-    rf"{_BLANK_MATHS}(?:x\s?\d|[-+*/\u00d7÷·<>\u2212]|\^(?!\{{?\s?\\circ)"
+    rf"{_BLANK_MATHS}(?:x\s?\d|\*(?!\*)|[-+/\u00d7÷·<>\u2212]|\^(?!\{{?\s?\\circ)"
     r"|\\(?:times|cdot|div|frac|sqrt|pm|[lg]eq?q?)(?![a-zA-Z]))"
 )
 _EQUALS_UNKNOWN = re.compile(r"\s?=\s?[A-Za-z](?=\s*+(?:[.,;$\n]|\\[)\]]|\Z))")
