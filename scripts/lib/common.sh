@@ -25,23 +25,32 @@ train() {
     [ -n "${DRY_RUN:-}" ] || exec "$@"
 }
 # Train from a base model, by default with SEELE on DeepMath and 8 GPUs: train_model MODEL_CONFIG PATH RUN [OVERRIDE...].
-# METHOD, MODEL, TRAIN, VALID, OUT and HARDWARE in the environment replace the defaults.
+# METHOD, MODEL, TRAIN, VALID, OUT and HARDWARE in the environment replace the defaults; so do the groups model=NAME and
+# data=NAME among the overrides, unless the environment names a path.
 train_model() {
-    local config=$1 path=$2 run=$3
+    local config=$1 path=$2 run=$3 files=data/prepared/deepmath each
     shift 3
+    for each in "$@"; do
+        case "$each" in
+            method=*) echo "$each: set METHOD=${each#*=}, which also names the run's folder" >&2 && exit 2 ;;
+            recipe=*) echo "$each: bash scripts/train_recipe.sh ${each#*=}" >&2 && exit 2 ;;
+            model=*) path= ;;
+            data=*) files= ;;
+        esac
+    done
     : "${METHOD:=seele}"
     : "${MODEL:=$path}"
-    : "${TRAIN:=data/prepared/deepmath/train.parquet}"
-    : "${VALID:=data/prepared/deepmath/heldout.parquet}"
+    : "${TRAIN:=${files:+$files/train.parquet}}"
+    : "${VALID:=${files:+$files/heldout.parquet}}"
     : "${OUT:=runs/$METHOD-$run}"
     : "${HARDWARE:=gpu8}"
     train \
         method="$METHOD" \
         model="$config" \
         hardware="$HARDWARE" \
-        actor_rollout_ref.model.path="$(quoted "$MODEL")" \
-        data.train_files="$(quoted_list "$TRAIN")" \
-        data.val_files="$(quoted_list "$VALID")" \
+        ${MODEL:+"actor_rollout_ref.model.path=$(quoted "$MODEL")"} \
+        ${TRAIN:+"data.train_files=$(quoted_list "$TRAIN")"} \
+        ${VALID:+"data.val_files=$(quoted_list "$VALID")"} \
         trainer.default_local_dir="$(quoted "$OUT")" \
         "$@"
 }

@@ -505,9 +505,10 @@ def _host_phases(plan: Plan) -> dict[str, dict[str, float]]:
 
 def _without_gpus(plan: Plan) -> dict[str, float]:
     """Parts of a run without GPUs: everything of all ranks and of the engine, with its own cache size."""
-    peaks = [total(update_peak(plan.policy, plan.update))]
+    # What is offloaded is in the same memory.
+    peaks = [total(update_peak(replace(plan.policy, cpu_policy=False), plan.update))]
     if plan.critic is not None and plan.critic_passes is not None:
-        peaks.append(total(update_peak(plan.critic, plan.critic_passes)))
+        peaks.append(total(update_peak(replace(plan.critic, cpu_policy=False), plan.critic_passes)))
     parts = {
         "processes": OTHER_PROCESSES,
         "training": plan.ranks * max(peaks),

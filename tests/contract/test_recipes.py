@@ -210,9 +210,10 @@ def test_seeles_comparison_has_the_same_sizes_for_every_baseline(method: str, co
     assert config.trainer.default_local_dir == f"runs/seele_qwen2.5-3b-{method}"
 
 
-@pytest.mark.parametrize("recipe", ["seele_qwen2.5-3b", "luffy_sft_qwen2.5-math-7b"])
+@pytest.mark.parametrize("recipe", ["seele_qwen2.5-3b", "luffy_sft_qwen2.5-math-7b", "sec_math_qwen2.5-3b"])
 def test_supervised_training_keeps_its_own_sizes(recipe: str, composed: Compose) -> None:
-    config = composed(f"recipe={recipe}", "method=sft")
+    more = ["curriculum=uniform"] if recipe.startswith("sec") else []
+    config = composed(f"recipe={recipe}", "method=sft", *more)
     sft = read_settings(config).sft
     assert (sft.batch_size, sft.learning_rate, sft.epochs) == (64, 5e-5, 3)
     assert config.trainer.total_training_steps is None

@@ -82,6 +82,24 @@ def test_a_baseline_that_does_not_exist_is_named_with_those_that_do(arguments: t
     assert not result.stdout
 
 
+def test_a_group_takes_the_place_of_what_a_script_would_set_in_it() -> None:
+    script = ROOT / "scripts" / "train_qwen2.5-7b.sh"
+    model, train, valid = "actor_rollout_ref.model.path=", "data.train_files=", "data.val_files="
+
+    def printed(*arguments: str, **variables: str) -> list[str]:
+        result = run_script(script, *arguments, **variables)
+        assert result.returncode == 0, result.stderr
+        return [key for key in (model, train, valid) if f" {key}" in result.stdout]
+
+    assert printed() == printed(TRAIN="", VALID="") == [model, train, valid]
+    assert printed("model=qwen3_4b") == [train, valid]
+    assert printed("data=math") == [model]
+    assert printed("model=tiny", "data=math", MODEL="m", TRAIN="t.parquet") == [model, train]
+    for argument, advice in (("method=grpo", "set METHOD=grpo"), ("recipe=a", "train_recipe.sh a")):
+        result = run_script(script, argument)
+        assert result.returncode == 2 and f"{argument}: " in result.stderr and advice in result.stderr
+
+
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A checkout without ``.venv``, with the files that set-up reads."""

@@ -719,6 +719,8 @@ def test_without_gpus_everything_is_in_host_memory() -> None:
     worst = peak(needs, "host")
     assert worst is not None and not worst.fits
     assert worst.parts["training"] == 4 * total(update_peak(POLICY, PASSES))
+    offloaded = dataclasses.replace(plan, policy=dataclasses.replace(POLICY, cpu_policy=True))
+    assert peak(predict(offloaded, host=1.0), "host") == worst, "it is offloaded to the same memory"
 
 
 def test_what_is_not_known_is_not_short() -> None:

@@ -647,6 +647,11 @@ def test_a_bad_setting_is_named_with_what_is_allowed(check, override, message):
     assert message in str(error.value)
 
 
+def test_epochs_are_whole_so_that_the_last_step_is_one(check):
+    with pytest.raises(ConfigError, match=r"trainer.total_epochs: expected a whole number .* got 0.25"):
+        check("trainer.total_training_steps=null", "trainer.total_epochs=0.25")
+
+
 def test_a_missing_data_file_is_named(check, tmp_path):
     with pytest.raises(DataError, match=r"nowhere\.parquet"):
         check(f"data.train_files=[{tmp_path}/nowhere.parquet]")

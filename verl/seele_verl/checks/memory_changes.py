@@ -95,7 +95,7 @@ def possible_changes(
     of_node = config.trainer.n_gpus_per_node
     groups: list[list[Change]] = [
         [change for change in fewer if change],
-        [] if section.model.use_fused_kernels else [fused],
+        [] if section.model.use_fused_kernels or config.seele.packed_updates else [fused],
         [{"trainer.max_actor_ckpt_to_keep": 1}],
     ]
     if not supervised:

@@ -64,6 +64,7 @@ ALLOWED = {
     "trainer.nnodes": _COUNT,
     "trainer.n_gpus_per_node": _COUNT,
     "trainer.total_training_steps": _COUNT_OR_NULL,
+    "trainer.total_epochs": _COUNT,
     "trainer.max_actor_ckpt_to_keep": _COUNT_OR_NULL,
     "trainer.default_local_dir": _Allowed("a folder", lambda value: isinstance(value, str) and value != ""),
     "trainer.save_freq": _WHOLE,
