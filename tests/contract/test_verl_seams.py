@@ -384,6 +384,7 @@ def test_of_a_problem_that_a_step_began_twice_the_group_that_was_trained_on_coun
     [
         ({}, [], "the rollouts of all problems of step 3 failed, the first with ValueError: no judge"),
         ({}, ["engine"], "the engine died in step 3"),
+        ({"running_keys": {"b"}}, ["engine"], "the engine died in step 3"),
         ({"running_keys": {"b"}}, [], ""),
         ({"finished_keys": {"b"}}, [], ""),
     ],
@@ -400,7 +401,7 @@ def test_a_step_whose_rollouts_all_failed_ends_with_their_cause(monkeypatch, oth
     sets = {"failure_keys": {"a"}} | others
     names = ("pending_keys", "running_keys", "finished_keys", "failure_keys")
     trainer.replay_buffer = SimpleNamespace(**{name: {"train": sets.get(name, set())} for name in names})
-    assert trainer._why_all_groups_failed() == said
+    assert trainer._why_nothing_is_generated() == said
 
 
 DRIVER = """
