@@ -92,8 +92,8 @@ _GOES_ON = "|".join(
     )
 )
 """What follows a number that is not the whole right side."""
-_SIGN_BEFORE = re.compile(r"[-+*/]\s{0,9}$")
-"""Before a left side: it is the end of a longer one."""
+_SIGN_BEFORE = re.compile(r"[-+]$|\S {0,9}[-+*/]\s{0,9}$")
+"""Before a left side: it is the end of a longer one. Bullets do not count."""
 _EQUATION = re.compile(
     rf"(?>(?P<left>(?<![0-9.,])(?! ){_OPERAND}(?: {{0,9}}[-+*/]{_OPERAND}){{0,30}}))?"
     r" {0,9}(?:\n {0,9})?(?<![=<>!:])=(?![=<>])"

@@ -749,6 +749,9 @@ def test_a_value_between_two_steps_of_a_chain_is_judged_where_the_modulus_is_kno
         ("x = 20 sin x", "", None),
         ("23 + 1 = 24, so", "23+1=24", "24"),
         ("-6 + 10 = 4 degrees", "", "4"),
+        ("x - 6 + 10 = 4", "", "4"),
+        ("So:\n- 6 + 10 = 16 hours", "6+10=16", "16"),
+        ("* 6 + 10 = 16 hours", "6+10=16", "16"),
         ("5 - 20 = -15", "5-20=-15", None),
     ],
 )
