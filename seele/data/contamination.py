@@ -14,7 +14,7 @@ The benchmark questions are loaded elsewhere, in ``seele_eval.contamination``.
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -102,7 +102,7 @@ class Questions:
         for run in self._runs(said):
             for text in self._texts_of_run.get(run, ()):
                 shared[text] += 1
-        for text in self._contained(said, _beginnings(question)):
+        for text in self._contained(said, question):
             shared[text] = 1
         exact = self._places_of_text.get(whole, {})
         found = [Overlap(benchmark, number, is_exact=True, shared=1.0) for benchmark, number in exact]
@@ -124,21 +124,18 @@ class Questions:
                     # A dict as an ordered set: a question without options is added twice.
                     self._places_of_text[whole][benchmark, number] = None
 
-    def _contained(self, said: Sequence[str], beginnings: Container[int]) -> set[str]:
+    def _contained(self, said: Sequence[str], question: str) -> set[str]:
         """Return the short questions that a text contains whole, with no formula running past either end.
-
-        ``beginnings`` are the places in ``said`` where a sentence or line begins.
+        ``said`` are the text's tokens.
         """
-
-        def is_within_formula(at: int) -> bool:
-            return at not in beginnings and _is_within_formula(said, at)
-
         found = set()
         for start in range(len(said) - _SHORTEST + 1):
             for text in self._short.get(tuple(said[start : start + _SHORTEST]), ()):
                 end = start + text.count(" ") + 1
                 is_there = " ".join(said[start:end]) == text
-                if is_there and not (is_within_formula(start) or is_within_formula(end)):
+                if is_there and not any(
+                    _is_within_formula(said, at) for at in {start, end} - _beginnings(question)
+                ):
                     found.add(text)
         return found
 
@@ -158,7 +155,7 @@ def tokens(text: str) -> list[str]:
 
 
 def _beginnings(text: str) -> set[int]:
-    """Return which of a text's tokens begin a sentence or a line."""
+    """Return which of a text's tokens begin a sentence or an option."""
     return {*accumulate(len(tokens(part)) for part in _END.split(text))}
 
 

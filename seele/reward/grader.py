@@ -146,7 +146,7 @@ class GraderPool(ProblemGrader):
 
     def grade_answers(self, answers_and_golds: Iterable[tuple[str | None, str]]) -> list[Grade]:
         """``grade_answer`` for all pairs in parallel, preserving order. Equal pairs are graded once."""
-        pairs = self._checked(answers_and_golds)
+        pairs = self._as_read(answers_and_golds)
         verdicts = {pair: grade for pair in pairs if (grade := self._at_once(*pair))}
         verdicts |= self._ask_all([pair for pair in dict.fromkeys(pairs) if pair not in verdicts])
         return [verdicts[pair] for pair in pairs]
@@ -155,12 +155,12 @@ class GraderPool(ProblemGrader):
         """The grader's own verdict on each pair, in order, even if answer and gold are the same text, which
         ``grade_answers`` accepts without asking the grader.
         """
-        pairs = self._checked(answers_and_golds)
+        pairs = self._as_read(answers_and_golds)
         verdicts = {pair: grade for pair in pairs if (grade := self._beyond_limits(*pair))}
         verdicts |= self._ask_all([pair for pair in dict.fromkeys(pairs) if pair not in verdicts])
         return [verdicts[pair] for pair in pairs]
 
-    def _checked(self, answers_and_golds: Iterable[tuple[str | None, str]]) -> list[Pair]:
+    def _as_read(self, answers_and_golds: Iterable[tuple[str | None, str]]) -> list[Pair]:
         """Return what the grader reads of each answer, blank if there is none, and the gold."""
         pairs = [_checked(answer, gold) for answer, gold in answers_and_golds]
         if not self._reads_boxes_only:

@@ -85,7 +85,8 @@ def _accuracies(written: Mapping[str, Any]) -> dict[str, Estimate]:
 
 def notes_on(steps: Mapping[int, Any]) -> list[str]:
     """One sentence for each way in which a step was evaluated unlike the last one."""
-    last, written = max(steps), steps[max(steps)]
+    last = max(steps)
+    written = steps[last]
     sizes = _sizes(written)
     notes = []
     for step, other in steps.items():

@@ -142,8 +142,10 @@ def make_plan(arguments: Arguments) -> Plan:
     stop = _choose_stop(arguments, trained, template)
     check_chat(template, arguments.chat)
     chat = merge_chat(trained.chat if trained else NO_CHAT, arguments.chat)
-    reward = _choose_reward(arguments, defaults)
-    reading = _choose_reading(arguments, defaults, template, chat, reward.grader)
+    is_validation = not (arguments.problems or arguments.benchmarks)
+    validation = defaults.reward if defaults and is_validation else None
+    reward = _choose_reward(arguments, defaults, validation or {})
+    reading = _choose_reading(arguments, validation, template, chat, reward.grader)
     if reading.answers == WHOLE_TEXT:
         reward = replace(reward, max_answer_chars=MAX_TEXT_CHARS)
     grader = _describe_grader(reward)
@@ -305,13 +307,12 @@ def _choose_stop(arguments: Arguments, trained: RunDefaults | None, template: st
 
 
 def _choose_reading(
-    arguments: Arguments, defaults: RunDefaults | None, template: str, chat: Chat, grader: str
+    arguments: Arguments, validation: Mapping[str, Any] | None, template: str, chat: Chat, grader: str
 ) -> Reading:
     """Return where to look for answers: in a box, unless the command or ``chat`` says otherwise.
 
-    The run's own validation files are read as in its validation.
+    The run's own validation files are read as in its validation, with this ``seele.reward``.
     """
-    validation = _of_validation(arguments, defaults)
     answers = arguments.answers or (BOX_OR_LAST if template == CHAT and validation is None else BOX)
     if answers == WHOLE_TEXT and grader not in READ_TEXTS:
         raise ConfigError(
@@ -330,23 +331,19 @@ def _choose_reading(
     return Reading(answers=answers, begun=begun, **counts)
 
 
-def _of_validation(arguments: Arguments, defaults: RunDefaults | None) -> Mapping[str, Any] | None:
-    """Return the run's ``seele.reward`` if its own validation files are evaluated, else None."""
-    return defaults.reward if defaults and not (arguments.problems or arguments.benchmarks) else None
-
-
 def _say_as_in_validation(arguments: Arguments, what: str, option: str) -> None:
     sys.stderr.write(f"{arguments.run}: as in its validation, {what}; {option} for another rule\n")
 
 
-def _choose_reward(arguments: Arguments, defaults: RunDefaults | None) -> RewardConfig:
+def _choose_reward(
+    arguments: Arguments, defaults: RunDefaults | None, validation: Mapping[str, Any]
+) -> RewardConfig:
     """Return the grader and its settings.
 
     The run's own validation files have the run's grader and its limits, unless the command names another one;
     the run's own reward function has the run's settings on any problems.
     """
     trained = defaults.reward if defaults else {}
-    validation = _of_validation(arguments, defaults) or {}
     default = RewardConfig().grader
     grader = arguments.grader or validation.get("grader", default)
     if arguments.grader is None and grader != default:

@@ -114,9 +114,7 @@ def prepare_micro_batches(
         return _verls_micro_batches(data=data, dp_group=dp_group, **options)
     if not tu.get_non_tensor_data(data, "use_dynamic_bsz", default=True):
         micro_batches, indices = _verls_micro_batches(data=data, dp_group=dp_group, **options)
-        computed = [sorted(rows_to_compute(_have_weight(each), _lengths(each)[0])) for each in micro_batches]
-        pairs = zip(micro_batches, computed, strict=True)
-        return [_select(each, rows) for each, rows in pairs], indices
+        return [_without_idle_rows(each) for each in micro_batches], indices
     has_weight, (lengths, prompt_lengths) = _have_weight(data), _lengths(data)
     trunks = share_prompts([prompt.tolist() for prompt in data["prompts"].unbind()])
     responses = [length - prompt for length, prompt in zip(lengths, prompt_lengths, strict=True)]
@@ -133,18 +131,24 @@ def prepare_micro_batches(
         count = torch.tensor(len(parts), device=get_device_name())
         torch.distributed.all_reduce(count, op=torch.distributed.ReduceOp.MAX, group=dp_group)
         parts = split(int(count))
-    return [_select(data, part) for part in parts], parts
+    return [_select(data, part, has_weight) for part in parts], parts
 
 
-def _select(batch: TensorDict, rows: Sequence[int]) -> TensorDict:
+def _without_idle_rows(micro_batch: TensorDict) -> TensorDict:
+    """Return the rows that have a gradient, or else one."""
+    has_weight = _have_weight(micro_batch)
+    rows = sorted(rows_to_compute(has_weight, _lengths(micro_batch)[0]))
+    return _select(micro_batch, rows, has_weight)
+
+
+def _select(batch: TensorDict, rows: Sequence[int], has_weight: Sequence[bool]) -> TensorDict:
     """Return these rows; the responses of those without a gradient, which only fill it up, are masked out, so
-    that verl's means leave them out.
+    that verl's means leave them out. ``has_weight`` is of all the batch's rows.
     """
     part = tu.index_select_tensor_dict(batch, rows)
-    has_weight = _have_weight(part)
-    if not all(has_weight):
-        pairs = zip(part["response_mask"].unbind(), has_weight, strict=True)
-        masks = [mask if has else torch.zeros_like(mask) for mask, has in pairs]
+    if not all(has_weight[row] for row in rows):
+        pairs = zip(part["response_mask"].unbind(), rows, strict=True)
+        masks = [mask if has_weight[row] else torch.zeros_like(mask) for mask, row in pairs]
         part["response_mask"] = torch.nested.as_nested_tensor(masks, layout=torch.jagged)
     return part
 

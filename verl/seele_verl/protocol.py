@@ -157,7 +157,9 @@ def training_rows(
         if tells_accuracy:
             accuracy = float(rollout.grade.correct and has_advantage)
             row.fields["extra_fields"] = {"reward_extra_info": {"acc": accuracy}}
-        on_policy_tokens = len(rollout.completion.token_ids) if rollout.origin is Origin.POLICY else 0
+        hint = (rollout.round_index, rollout.hint_steps)
+        is_own = rollout.origin is Origin.POLICY
+        on_policy_tokens = len(rollout.completion.token_ids) if is_own else 0
         facts = Row(
             instance=instance,
             rollout=rollout,
@@ -165,12 +167,10 @@ def training_rows(
             hint_tokens=row.tag["prompt_len"] - prompt_tokens,
             response_tokens=row.tag["response_len"],
             off_policy_tokens=row.tag["response_len"] - on_policy_tokens,
-            hint_share=round_size[rollout.round_index] / same_hint[rollout.round_index, rollout.hint_steps]
-            if rollout.origin is Origin.POLICY
-            else 0.0,
-            is_first_of_hint=(rollout.round_index, rollout.hint_steps) not in seen,
+            hint_share=round_size[rollout.round_index] / same_hint[hint] if is_own else 0.0,
+            is_first_of_hint=hint not in seen,
         )
-        seen.add((rollout.round_index, rollout.hint_steps))
+        seen.add(hint)
         for each in terms:
             row.fields.update(_columns(each, facts, taken={*row.fields, *WRITTEN_LATER}))
         if terms.has_users:

@@ -216,18 +216,12 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             }
             watches: list[ErrorWatch | None] = [None] * num_rollouts
             if milestones and prompt["stops"]:
-                shown = _num_shown(instance, hint_steps)
                 # The problem's first rollout is never stopped, whatever it writes; any round may be the only
                 # one that is kept where rounds that fail are thrown away.
                 may_be_first = round_index == 0 or self.seele.hints.when == "until_success"
                 first_watched = int(first_rollout == 0 and may_be_first)
                 for position in range(first_watched, num_rollouts):
-                    watches[position] = ErrorWatch(
-                        milestones,
-                        shown=shown,
-                        walk=self.seele.credit.walk,
-                        hint=self._hint_before(instance, hint_steps),
-                    )
+                    watches[position] = self._watch(instance, hint_steps)
                 # The cache's key includes the watch: under another one, responses end elsewhere.
                 request["watch"] = {"from": first_watched, **(watches[-1].to_json() if watches[-1] else {})}
             cache = None if validate else self.cache
@@ -483,19 +477,31 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         grade = await self._verdict(completion, instance, hint_steps=hint_steps)
         if not (self.walks and instance.milestones):
             return grade
-        shown, name = _num_shown(instance, hint_steps), self.seele.credit.walk
-        hint = self._hint_before(instance, hint_steps)
-        walk = partial(find_walk(name), instance.milestones, completion.text, shown=shown, hint=hint)
+        walk = partial(
+            find_walk(self.seele.credit.walk),
+            instance.milestones,
+            completion.text,
+            shown=_num_shown(instance, hint_steps),
+            hint=self._hint_before(instance, hint_steps),
+        )
         seen = walk(correct=grade.correct)
         # Only a right answer can excuse an error.
         unaware = walk(correct=None) if grade.correct else seen
         is_flagged = unaware.first_error is not None
         if grade.correct and self.seele.credit.stop and not is_flagged:
             # Stopping does not wait for a line that takes the one before back.
-            watch = ErrorWatch(instance.milestones, shown=shown, walk=name, hint=hint)
-            is_flagged = watch.finds_error(completion.text)
+            is_flagged = self._watch(instance, hint_steps).finds_error(completion.text)
         return dataclasses.replace(
             grade, walk=in_tokens(seen, completion.token_ids, self._decode), is_flagged=is_flagged
+        )
+
+    def _watch(self, instance: Instance, hint_steps: int) -> ErrorWatch:
+        """Return a watch at the beginning of a response to a problem with milestones."""
+        return ErrorWatch(
+            instance.milestones or (),
+            shown=_num_shown(instance, hint_steps),
+            walk=self.seele.credit.walk,
+            hint=self._hint_before(instance, hint_steps),
         )
 
     def _hint_before(self, instance: Instance, hint_steps: int) -> str:

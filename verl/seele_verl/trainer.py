@@ -307,8 +307,8 @@ class SeeleTrainer(PPOTrainerSync):
             except DEATHS:
                 has_died = True  # the next step replaces the worker
         if has_died:
-            names = [self.train_dataset.instance_ids[self._problem_of_uid[uid]] for uid in uids]
-            for name in names:
+            for uid in uids:
+                name = self.train_dataset.instance_ids[self._problem_of_uid[uid]]
                 ray.get(self.controller.end_visit.remote(name))
 
     def _drop_unselected(self, batch: KVBatchMeta) -> KVBatchMeta:
