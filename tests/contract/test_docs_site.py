@@ -6,6 +6,7 @@ import dataclasses
 import importlib.util
 import json
 import re
+import runpy
 import sys
 import types
 import unicodedata
@@ -45,6 +46,13 @@ def settings(config: object, key: str) -> set[str]:
         path = f"{key}.{field.name}"
         found |= settings(value, path) if dataclasses.is_dataclass(value) else {path}
     return found
+
+
+def test_the_page_of_metrics_is_up_to_date():
+    text = (ROOT / "docs" / "metrics.md").read_text()
+    write = runpy.run_path(str(ROOT / "scripts" / "docs_metrics.py"))["page"]
+    assert write(text) == text, "python scripts/docs_metrics.py"
+    assert "| `accuracy/round_N` | the same for round N |" in text
 
 
 def test_every_setting_has_a_section_with_its_docstring(site):
