@@ -736,6 +736,12 @@ def test_two_runs_stand_side_by_side(run, tmp_path):
         for query, number in (("", 1), ("run=1&step=4", 0)):
             (link,) = re.findall(r'href="(/compare[^"]*)"', get(f"{site}/?{query}"))
             assert f"run={1 - number}" in link and f"other={number}" in link
+        assert "; 0 have a response" in get(f"{site}/compare?problem=nothing")
+        # All of the other run's responses to it are right, half of the first run's.
+        assert ' dim"' in get(f"{site}/compare?verdict=correct&open=easy")
+        for query, chosen in (("verdict=not+correct", 1), ("min_tokens=999", 0)):
+            filtered = get(f"{site}/compare?{query}&sort=hardest&open=easy")
+            assert filtered.count('<div class="row pair">') == chosen and 'action="/compare"' in filtered
         turned = get(f"{site}/compare?run=1&other=0&open=easy")
         assert "The runs have 2 and 2 problems" in turned and "<h1>other and run</h1>" in turned
         for query in ("other=2", "run=1", "run=1&other=1"):

@@ -24,7 +24,7 @@ from seele.records import GradeReason
 from seele.report.browser.colours import COLOURS, coloured
 from seele.report.browser.drawings import FittedCurve, draw_curve
 from seele.report.browser.history import page_in_work
-from seele.report.browser.rollouts import NOT_CORRECT, ORDERS, Filters, filter_problems
+from seele.report.browser.rollouts import NOT_CORRECT, ORDERS, Filters, ShownProblem, filter_problems
 from seele.report.browser.run import ViewedRun
 from seele.report.page import render_template
 
@@ -124,9 +124,7 @@ class Pages:
             open_problem=open_problem,
             fitted=_fitted(run, shown) if open_problem else None,
             solution=run.solution(step, shown) if open_problem else (),
-            sources=sorted({each.first.data_source for each in problems}),
-            has_tokens=any(each.has_tokens for each in problems),
-            levels=sorted({each.first.level for each in problems} - {""}),
+            **_choices(problems),
         )
 
     def problem(self, request: Request) -> Response:
@@ -149,7 +147,7 @@ class Pages:
         )
 
     def compare(self, request: Request) -> Response:
-        """The same step and problems in two runs, side by side."""
+        """The same step in two runs, side by side: problems of which a response passes the filters."""
         query = _Query(request)
         if len(self._runs) < 2:
             raise _BadQuery("only one run is served; seele view RUN OTHER compares two")
@@ -159,21 +157,29 @@ class Pages:
         shared = sorted(set(runs[0].steps()) & set(runs[1].steps()))
         step = query.number("step", int) or (shared[-1] if shared else 0)
         sides = [{each.first.instance_id: each for each in run.step(step)} for run in runs]
-        names = [name for name in sides[0] if name in sides[1]]
+        shared_problems = sides[0].keys() & sides[1].keys()
+        filters, order = query.filters(), query.one_of("sort", tuple(ORDERS))
+        problems = [each for side in sides for each in side.values()]
+        passing = {each.first.instance_id for each in filter_problems(problems, filters, order="")}
+        ordered = filter_problems(list(sides[0].values()), Filters(), order=order)
+        names = [name for each in ordered if (name := each.first.instance_id) in shared_problems & passing]
         shown = query.exact("open")
         page, pages = _page_of(names, shown, query)
         return _page(
             "browser/compare.html",
             query,
             runs=runs,
-            draw_apart=len(names) < min(map(len, sides)),
+            draw_apart=len(shared_problems) < min(map(len, sides)),
             timelines=[run.timeline(step) for run in runs],
             step=step,
             neighbours=_neighbours(shared, step),
             pairs=[[side[name] for side in sides] for name in names[(page - 1) * PER_PAGE : page * PER_PAGE]],
             page=page,
             pages=pages,
-            num_shared=len(names),
+            num_shared=len(shared_problems),
+            num_chosen=len(names),
+            filters=filters,
+            **_choices(problems),
             num_problems=[len(side) for side in sides],
             shown=shown,
             open_pair=[run.problem(step, shown) for run in runs] if shown in names else (),
@@ -279,6 +285,15 @@ class _Query:
         """
         names = ("id", "page", "text", "verdict", "min_hint", "max_hint", "min_tokens", "max_tokens")
         return self.link("/", **dict.fromkeys(names), step=step, open=instance_id, round=round)
+
+
+def _choices(problems: Sequence[ShownProblem]) -> dict[str, Any]:
+    """Return what the form of the filters offers for these problems."""
+    return {
+        "sources": sorted({each.first.data_source for each in problems}),
+        "levels": sorted({each.first.level for each in problems} - {""}),
+        "has_tokens": any(each.has_tokens for each in problems),
+    }
 
 
 def _fitted(run: ViewedRun, instance_id: str) -> FittedCurve | None:
