@@ -62,15 +62,26 @@ DOCUMENTED = re.findall(
 def test_a_composition_of_ones_own_has_the_settings_that_the_docs_show(tmp_path, text, group, name):
     (tmp_path / group).mkdir()
     (tmp_path / group / f"{name}.yaml").write_text(text)
-    # What --config-dir does.
-    places = f"hydra.searchpath=['file://{train.verl_config_folder()}','file://{tmp_path}']"
-    config = composed(places, f"{group}={name}", "hardware=cpu", "job=tiny")
+    config = train.compose([f"{group}={name}", "hardware=cpu", "job=tiny"], config_dir=str(tmp_path))
     wanted = OmegaConf.create(text)
     del wanted["defaults"]
     for key in ("actor_rollout_ref.actor", "seele"):
         for setting, value in (OmegaConf.select(wanted, key) or {}).items():
             found = OmegaConf.select(config, f"{key}.{setting}")
             assert OmegaConf.merge({"x": found}, {"x": value}) == {"x": found}, setting
+
+
+@pytest.mark.parametrize("folder", ["it's, [x] ${y}", "none"])
+def test_a_folder_of_compositions_may_have_any_name_and_must_exist(tmp_path, folder):
+    named, method = tmp_path / folder, ["method=mine", "hardware=cpu", "job=tiny"]
+    if folder == "none":
+        with pytest.raises(ConfigError, match=r"--config-dir: .*none is not a folder"):
+            train.compose(method, config_dir=str(named))
+        return
+    (named / "method").mkdir(parents=True)
+    text = "# @package _global_\ndefaults: [grpo, _self_]\nseele: {hints: {rounds: 3}}\n"
+    (named / "method" / "mine.yaml").write_text(text)
+    assert train.compose(method, config_dir=str(named)).seele.hints.rounds == 3
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Checks a training command without starting it: all that ``seele train`` checks before Ray starts.
 
-    seele check method=seele hardware=gpu8 [overrides]
+    seele check method=seele hardware=gpu8 [overrides] [--config-dir FOLDER]
 
 Nothing is written to the run folder. What only this machine lacks, such as a GPU, memory or the model, is a
 warning, so that a command for a node can be checked on a laptop. Problem files that are references to the hub
@@ -51,13 +51,17 @@ class Warnings:
                 sys.stderr.write(f"warning: on this machine: {error}\n")
 
 
-def check_command(overrides: list[str]) -> None:
+def check_command(overrides: list[str], *, config_dir: str | None = None) -> None:
     """Print what a run would print at its start, and whether it would start.
+
+    Args:
+        overrides: The run's overrides.
+        config_dir: Its ``--config-dir``.
 
     Raises:
         ConfigError, DataError, CheckpointError: It would not start on any machine.
     """
-    config = prepare(compose(overrides), overrides)
+    config = prepare(compose(overrides, config_dir=config_dir), overrides)
     warnings = Warnings()
     stages = check_stages(config, overrides, machine=warnings.machine)
     refuse_a_second_run_in(Path(config.trainer.default_local_dir).resolve())
@@ -101,10 +105,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description="Check a training command without starting it. Nothing is written to the run folder."
     )
     parser.add_argument("overrides", nargs="*", metavar="NAME=VALUE", help="the arguments of seele train")
-    overrides = parser.parse_args(arguments).overrides
+    parser.add_argument("--config-dir", metavar="FOLDER", help="as for seele train: compositions of your own")
+    given = parser.parse_intermixed_args(arguments)
     try:
-        check_have_values(overrides)
-        check_command(overrides)
+        check_have_values(given.overrides)
+        check_command(given.overrides, config_dir=given.config_dir)
     except HydraException as error:
         _fail(explain(str(error), compose([])))
     except (SeeleError, OSError) as error:

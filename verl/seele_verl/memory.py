@@ -1,11 +1,12 @@
 """Checks with ``seele.maths.memory`` whether a composed configuration fits its GPUs, its node and its disk.
 
-    python -m seele_verl.memory recipe=seele_qwen2.5-7b [overrides]     the table of a run
-    python -m seele_verl.memory --recipes                               a line for every recipe
+    python -m seele_verl.memory recipe=seele_qwen2.5-7b [overrides] [--config-dir FOLDER]   the table of a run
+    python -m seele_verl.memory --recipes   a line for every recipe
 
 ``preflight.py`` refuses a run that does not fit, before Ray starts. docs/memory.md says what is counted.
 """
 
+import argparse
 import dataclasses
 import math
 import shutil
@@ -401,29 +402,31 @@ def num_cards() -> int:
     return torch.cuda.device_count()
 
 
-USAGE = """usage: python -m seele_verl.memory [--recipes | NAME=VALUE ...]
-
-A run's memory by phase, from the arguments of seele train; --recipes: the table of all recipes.
-"""
-
-
-def main(arguments: Sequence[str]) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    if list(arguments) in (["-h"], ["--help"]):
-        sys.stdout.write(USAGE)
-        return
     from seele_verl.train import compose
 
+    parser = argparse.ArgumentParser(
+        prog="python -m seele_verl.memory",
+        description="A run's memory by phase.",
+    )
+    parser.add_argument("settings", nargs="*", metavar="NAME=VALUE", help="the arguments of seele train")
+    parser.add_argument("--config-dir", metavar="FOLDER", help="as for seele train: compositions of your own")
+    parser.add_argument("--recipes", action="store_true", help="print a line for every recipe instead")
+    given = parser.parse_intermixed_args(arguments)
+    if given.recipes and (given.settings or given.config_dir):
+        parser.error("--recipes takes nothing else")
     try:
-        if list(arguments) == ["--recipes"]:
+        if given.recipes:
             sys.stdout.write(describe_recipes(compose))
         else:
-            check_job(arguments)
-            sys.stdout.write(memory_table(needs_of(compose(list(arguments)))))
+            check_job(given.settings)
+            config = compose(given.settings, config_dir=given.config_dir)
+            sys.stdout.write(memory_table(needs_of(config)))
     except SeeleError as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(2)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -104,9 +104,24 @@ def verl_config_folder() -> Path:
     return next(folder for folder in folders if folder.is_dir())
 
 
-def compose(overrides: list[str]) -> DictConfig:
-    """Return the configuration that these command-line overrides compose."""
-    os.environ["VERL_CONFIG_FOLDER"] = str(verl_config_folder())
+def compose(overrides: list[str], *, config_dir: str | None = None) -> DictConfig:
+    """Return the configuration that these command-line overrides compose.
+
+    Args:
+        overrides: The overrides.
+        config_dir: What ``--config-dir`` names: a folder of compositions of the user's own.
+
+    Raises:
+        ConfigError: If ``config_dir`` is no folder.
+    """
+    folders = [verl_config_folder()]
+    os.environ["VERL_CONFIG_FOLDER"] = str(folders[0])
+    if config_dir is not None:
+        if not Path(config_dir).is_dir():
+            raise ConfigError(f"--config-dir: {config_dir} is not a folder")
+        folders.append(Path(config_dir).resolve())
+        quoted = ["'file://" + str(folder).replace("'", r"\'") + "'" for folder in folders]
+        overrides = [*overrides, f"hydra.searchpath=[{','.join(quoted)}]"]
     with hydra.initialize_config_dir(str(Path(__file__).parent / "config"), version_base=None):
         return hydra.compose("seele", overrides=overrides)
 
