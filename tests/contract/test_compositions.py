@@ -28,7 +28,7 @@ from seele.methods import METHODS, check_method
 from seele.methods.baselines import BASELINES
 from seele.metrics import explain
 from seele_verl.checks.compositions import check_composition
-from seele_verl.checks.without_effect import _left_off
+from seele_verl.checks.without_effect import _left_off, _left_off_of_verl
 from seele_verl.settings import read_settings
 from seele_verl.train import compose
 
@@ -262,5 +262,7 @@ def test_a_page_ends_with_the_methods_command(page):
 
 def test_every_setting_of_a_part_that_may_be_left_off_exists():
     config, absent = composed("grpo"), object()
-    for key in {key for method in METHODS for key, _ in _left_off(read_settings(composed(method)))}:
+    configs = [composed(method) for method in METHODS]
+    keys = {key for each in configs for key, _ in (*_left_off(read_settings(each)), *_left_off_of_verl(each))}
+    for key in keys:
         assert OmegaConf.select(config, key.rstrip("."), default=absent) is not absent, key

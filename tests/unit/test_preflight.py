@@ -285,11 +285,11 @@ BAD_SETTINGS = [
     ("seele.method=remax", "unknown method 'remax'"),
     (
         "trainer.total_epochs=1",
-        "trainer.total_epochs: has no effect with trainer.total_training_steps (30)",
+        "trainer.total_epochs: has no effect; trainer.total_training_steps is 30",
     ),
     (
         "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2",
-        "has no effect while actor_rollout_ref.actor.use_dynamic_bsz is true; set actor_rollout_ref.actor.",
+        "has no effect; actor_rollout_ref.actor.use_dynamic_bsz is true; set actor_rollout_ref.actor.",
     ),
     (
         "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=2",
@@ -393,9 +393,9 @@ BAD_SETTINGS = [
         "algorithm.adv_estimator=gae",
         "algorithm.adv_estimator: got 'gae'; allowed is 'grpo' under method seele",
     ),
-    ("critic.enable=true", "critic.enable: got True; leave it null, only method=ppo has a critic"),
-    ("critic.optim.lr=1e-4", "critic.optim.lr: has no effect, method seele has no critic; ppo has one"),
-    ("algorithm.lam=0.9", "algorithm.lam: has no effect, method seele has no critic"),
+    ("critic.enable=true", "critic.enable: has no effect; method seele has no critic; ppo has one"),
+    ("critic.optim.lr=1e-4", "critic.optim.lr: has no effect; method seele has no critic; ppo has one"),
+    ("algorithm.lam=0.9", "algorithm.lam: has no effect; method seele has no critic"),
     ("algorithm.use_kl_in_reward=true", "algorithm.use_kl_in_reward: rewards are the grader's"),
     ("seele.hints.controller=oracle", "seele.hints.controller: unknown name 'oracle'; allowed are"),
     ("+seele.hints.settings.memory=1", "memory"),
@@ -493,6 +493,7 @@ def test_settings_whose_names_begin_alike_are_taken():
                 "algorithm.norm_adv_by_std_in_grpo=true",
             )
         ),
+        ("method=sft critic.optim.lr=1e-4", "has no effect; method sft has no critic"),
         ("method=sft seele.hints.round_quorum=1", "round_quorum: has no effect; no round follows"),
         ("method=grpo seele.hints.round_quorum=0.5", "round_quorum: has no effect; no round follows"),
         ("method=grpo seele.hints.unit=token", "has no effect; there are no hints"),
@@ -521,9 +522,9 @@ def test_settings_whose_names_begin_alike_are_taken():
 )
 def test_a_setting_of_a_part_that_is_left_off_is_named(overrides, message):
     typed = overrides.split()
-    settings = read_settings(train.compose([*typed, "hardware=cpu", "job=tiny"]))
+    config = train.compose([*typed, "hardware=cpu", "job=tiny"])
     with pytest.raises(ConfigError, match=re.escape(message)):
-        check_part_is_used(typed, settings)
+        check_part_is_used(typed, config, read_settings(config))
 
 
 @pytest.mark.parametrize(
@@ -536,7 +537,8 @@ def test_a_setting_of_a_part_that_is_left_off_is_named(overrides, message):
 )
 def test_trapos_prefixes_have_a_loss_and_its_rollouts_advantages(setting):
     typed = ["method=trapo", setting]
-    check_part_is_used(typed, read_settings(train.compose([*typed, "hardware=cpu", "job=tiny"])))
+    config = train.compose([*typed, "hardware=cpu", "job=tiny"])
+    check_part_is_used(typed, config, read_settings(config))
 
 
 def test_every_setting_without_effect_is_one_of_verls():
@@ -560,9 +562,9 @@ BAD_SETTINGS_OF_A_CRITIC = [
     ("algorithm.use_pf_ppo=true", "algorithm.use_pf_ppo: has no effect; an update keeps its rows"),
     ("algorithm.lam=1.5", "algorithm.lam: expected a number from 0 to 1, got 1.5"),
     ("algorithm.gamma=-0.1", "algorithm.gamma: expected a number from 0 to 1, got -0.1"),
-    ("algorithm.norm_adv_by_std_in_grpo=false", "has no effect on a critic; these advantages are whitened"),
-    ("critic.grad_clip=0.5", "critic.grad_clip: has no effect on a critic; set critic.optim.clip_grad"),
-    ("critic.use_dynamic_bsz=false", "critic.use_dynamic_bsz: has no effect on a critic; micro-batches are"),
+    ("algorithm.norm_adv_by_std_in_grpo=false", "has no effect; with a critic, advantages are whitened"),
+    ("critic.grad_clip=0.5", "critic.grad_clip: has no effect; set critic.optim.clip_grad"),
+    ("critic.use_dynamic_bsz=false", "critic.use_dynamic_bsz: has no effect; micro-batches are"),
     ("critic.optim.lr=0", "critic.optim.lr: expected a number above 0, got 0"),
     ("critic.cliprange_value=-1", "critic.cliprange_value: expected a number above 0, got -1"),
     ("critic.strategy=megatron", "critic.strategy: expected one of ['fsdp', 'fsdp2'], got 'megatron'"),

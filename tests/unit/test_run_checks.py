@@ -554,7 +554,8 @@ def test_a_recipes_grader_gives_way_to_it(file):
 def test_settings_that_contradict_a_reward_function_are_refused(overrides, message):
     typed = overrides.format(verl=VERL_KEYS[0]).split()
     with pytest.raises(ConfigError) as error:
-        check_part_is_used(typed, read_settings(adopted(*typed)))
+        config = adopted(*typed)
+        check_part_is_used(typed, config, read_settings(config))
     assert message in str(error.value)
 
 

@@ -97,11 +97,11 @@ SFT_ERRORS = [
     ),
     (
         "trainer.total_epochs=7",
-        "trainer.total_epochs: has no effect on supervised training; set seele.sft.ep",
+        "trainer.total_epochs: has no effect; set seele.sft.ep",
     ),
     (
         "actor_rollout_ref.actor.optim.lr_warmup_steps=9",
-        "optim.lr_warmup_steps: has no effect on supervised training; set seele.sft.warmup_ratio",
+        "optim.lr_warmup_steps: has no effect; set seele.sft.warmup_ratio",
     ),
     ("seele.sft.share=0.5", "seele.sft.share: method sft trains on all problems"),
     ("seele.sft.train_files=[a.parquet]", "seele.sft.train_files: method sft trains on data.train_files"),

@@ -23,7 +23,7 @@ from seele.rollout.templates import check_template
 from seele_verl.checks.cluster import LOCAL, check_capability, check_cpus, cluster_address, cpus_by_ray
 from seele_verl.checks.command_line import OPEN_SECTIONS
 from seele_verl.checks.compositions import check_composition
-from seele_verl.checks.critic_settings import check_critic
+from seele_verl.checks.critic_settings import check_critic, has_critic
 from seele_verl.checks.model import check_model, check_own_tokenizer, load_tokenizer
 from seele_verl.checks.problems import (
     check_columns_of_curriculum,
@@ -49,28 +49,6 @@ from seele_verl.sft.preflight import check_supervised
 
 # verl sets no value for this key; it belongs to a reward model, which is off.
 MISSING_IN_VERL = {"reward.reward_model.rollout.name"}
-INSTEAD_UNDER_SFT = {
-    "trainer.total_epochs": "set seele.sft.epochs",
-    "actor_rollout_ref.actor.optim.lr_scheduler_type": "the schedule is half a cosine; "
-    "seele.sft.final_lr_ratio=1 keeps the learning rate constant",
-    "actor_rollout_ref.actor.optim.min_lr_ratio": "set seele.sft.final_lr_ratio",
-    "actor_rollout_ref.actor.optim.lr_warmup_steps": "set seele.sft.warmup_ratio",
-    "actor_rollout_ref.actor.optim.lr_warmup_steps_ratio": "set seele.sft.warmup_ratio",
-}
-
-OF_FIXED_MICRO_BATCHES = {
-    f"actor_rollout_ref.{section}_micro_batch_size_per_gpu": (
-        f"actor_rollout_ref.{switch}",
-        f"actor_rollout_ref.{section}_max_token_len_per_gpu",
-    )
-    for section, switch in (
-        ("actor.ppo", "actor.use_dynamic_bsz"),
-        ("rollout.log_prob", "rollout.log_prob_use_dynamic_bsz"),
-        ("ref.log_prob", "ref.log_prob_use_dynamic_bsz"),
-    )
-}
-"""Rows of a micro-batch -> the switch under which they are not read, and what is read instead."""
-
 
 Machine = Callable[[], AbstractContextManager[Any]]
 """Makes the context of a check that concerns only this machine; it may turn the check's error into a warning
@@ -128,10 +106,10 @@ def check_run(config: DictConfig, overrides: Sequence[str], *, machine: Machine 
     check_template(seele.prompt.template)
     check_controller(seele)
     Callbacks(seele.callbacks)  # imports and builds them
-    _check_micro_batches(config, supervised=supervised)
     if not supervised:
+        check_critic(config)
         check_batches(config, seele)
-        check_critic(config, overrides)
+    _check_micro_batches(config, supervised=supervised)
     check_composition(config, seele)
     _check_strategy(config)
     with machine():
@@ -221,7 +199,7 @@ def check_settings(config: DictConfig, overrides: Sequence[str]) -> SeeleConfig:
     refuse_secrets(config)
     seele = read_settings(config)
     check_method(seele)
-    check_part_is_used(overrides, seele)
+    check_part_is_used(overrides, config, seele)
     return seele
 
 
@@ -233,16 +211,6 @@ def _check_keys(config: DictConfig, overrides: Sequence[str]) -> None:
                 f"{key.lstrip('+')}: unknown key, or a known one, which is set without '+'; '+' adds keys "
                 f"only under {[name[:-1] for name in OPEN_SECTIONS]}. `--cfg job` prints all known keys"
             )
-        if key in INSTEAD_UNDER_SFT and OmegaConf.select(config, "seele.method") == "sft":
-            raise ConfigError(f"{key}: has no effect on supervised training; {INSTEAD_UNDER_SFT[key]}")
-        if key == "trainer.total_epochs" and config.trainer.total_training_steps is not None:
-            raise ConfigError(
-                f"{key}: has no effect with trainer.total_training_steps "
-                f"({config.trainer.total_training_steps}), which methods and jobs set; set that to null"
-            )
-        switch, instead = OF_FIXED_MICRO_BATCHES.get(key, (None, None))
-        if switch is not None and OmegaConf.select(config, switch):
-            raise ConfigError(f"{key}: has no effect while {switch} is true; set {instead}")
     check_has_effect(overrides)
     missing = sorted(OmegaConf.missing_keys(config) - MISSING_IN_VERL)
     if missing:
@@ -253,19 +221,17 @@ def _check_keys(config: DictConfig, overrides: Sequence[str]) -> None:
 
 def check_batches(config: DictConfig, seele: SeeleConfig) -> None:
     """Raise ``ConfigError`` unless prompts, mini-batches, rollouts and ranks divide evenly."""
-    prompts, mini = config.data.train_batch_size, config.actor_rollout_ref.actor.ppo_mini_batch_size
-    if prompts % mini:
-        raise ConfigError(
-            f"data.train_batch_size ({prompts}) must be a multiple of "
-            f"actor_rollout_ref.actor.ppo_mini_batch_size ({mini})"
-        )
+    prompts, rollouts = config.data.train_batch_size, seele.hints.rollouts_per_prompt
     ranks = config.trainer.nnodes * config.trainer.n_gpus_per_node
-    rows = mini * seele.hints.rollouts_per_prompt
-    if rows % ranks:
-        raise ConfigError(
-            f"actor_rollout_ref.actor.ppo_mini_batch_size ({mini}) times seele.hints.rollouts_per_prompt "
-            f"({seele.hints.rollouts_per_prompt}) must be a multiple of the {ranks} training ranks"
-        )
+    for part in ("actor_rollout_ref.actor", *(["critic"] if has_critic(config) else [])):
+        key, mini = f"{part}.ppo_mini_batch_size", OmegaConf.select(config, f"{part}.ppo_mini_batch_size")
+        if prompts % mini:
+            raise ConfigError(f"data.train_batch_size ({prompts}) must be a multiple of {key} ({mini})")
+        if mini * rollouts % ranks:
+            raise ConfigError(
+                f"{key} ({mini}) times seele.hints.rollouts_per_prompt ({rollouts}) must be a multiple of "
+                f"the {ranks} training ranks"
+            )
     actor = config.actor_rollout_ref.actor
     divisor = ranks * (1 if actor.use_dynamic_bsz else actor.ppo_micro_batch_size_per_gpu or 1)
     if seele.interleave.problems % divisor:
@@ -273,11 +239,10 @@ def check_batches(config: DictConfig, seele: SeeleConfig) -> None:
             f"seele.interleave.problems ({seele.interleave.problems}) must be a multiple of {divisor}, the "
             "training ranks times actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu where that is fixed"
         )
-    rollouts = config.actor_rollout_ref.rollout.n
-    if rollouts != seele.hints.rollouts_per_prompt:
+    if config.actor_rollout_ref.rollout.n != rollouts:
         raise ConfigError(
-            f"actor_rollout_ref.rollout.n: got {rollouts}; set seele.hints.rollouts_per_prompt "
-            f"({seele.hints.rollouts_per_prompt}) instead, from which it is derived"
+            f"actor_rollout_ref.rollout.n: got {config.actor_rollout_ref.rollout.n}; set "
+            f"seele.hints.rollouts_per_prompt ({rollouts}) instead, from which it is derived"
         )
     if config.trainer.v1.trainer_mode != "sync":
         raise ConfigError(
@@ -300,21 +265,25 @@ def _check_micro_batches(config: DictConfig, *, supervised: bool) -> None:
     """Raise ``ConfigError`` unless every micro-batch holds the longest sequence: verl would stop at the first
     sequence that does not fit, which may be hours later.
     """
-    model = config.actor_rollout_ref
+    actor, rollout, ref = (config.actor_rollout_ref[name] for name in ("actor", "rollout", "ref"))
     longest = config.data.max_prompt_length + config.data.max_response_length
-    used = {"actor.ppo_max_token_len_per_gpu": model.actor.use_dynamic_bsz}
-    if not supervised:
-        used["rollout.log_prob_max_token_len_per_gpu"] = model.rollout.log_prob_use_dynamic_bsz
-        used["ref.log_prob_max_token_len_per_gpu"] = (
-            model.actor.use_kl_loss and model.ref.log_prob_use_dynamic_bsz
-        )
-    for name in (name for name, is_used in used.items() if is_used):
-        tokens = OmegaConf.select(model, name)
-        section = model.ref if name.startswith("ref.") else model.actor
-        if longest > tokens * sequence_parallel_size(section):
+    limits = []
+    if actor.use_dynamic_bsz:
+        limits.append(("actor_rollout_ref.actor.ppo_max_token_len_per_gpu", sequence_parallel_size(actor)))
+    if rollout.log_prob_use_dynamic_bsz and not supervised:
+        key = "actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu"
+        limits.append((key, sequence_parallel_size(actor)))
+    if actor.use_kl_loss and ref.log_prob_use_dynamic_bsz and not supervised:
+        limits.append(("actor_rollout_ref.ref.log_prob_max_token_len_per_gpu", sequence_parallel_size(ref)))
+    if has_critic(config):
+        size = config.critic.fsdp.ulysses_sequence_parallel_size
+        limits += [(f"critic.{name}_max_token_len_per_gpu", size) for name in ("ppo", "ppo_infer")]
+    for key, ranks in limits:
+        tokens = OmegaConf.select(config, key)
+        if longest > tokens * ranks:
             raise ConfigError(
-                f"actor_rollout_ref.{name}: got {tokens}, must hold data.max_prompt_length plus "
-                f"data.max_response_length, which are {longest} together"
+                f"{key}: got {tokens}, must hold data.max_prompt_length plus data.max_response_length, which "
+                f"are {longest} together"
             )
 
 

@@ -3,6 +3,8 @@
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 
+from omegaconf import DictConfig, OmegaConf
+
 from seele.config import SeeleConfig
 from seele.errors import ConfigError
 from seele.hints import aims_at_target, steers_on_milestones
@@ -76,6 +78,29 @@ WITHOUT_EFFECT = {
 """verl's setting, or its section with a final dot -> what to do instead."""
 
 
+WITHOUT_EFFECT_UNDER_SFT = {
+    "trainer.total_epochs": "set seele.sft.epochs",
+    "actor_rollout_ref.actor.optim.lr_scheduler_type": "the schedule is half a cosine; "
+    "seele.sft.final_lr_ratio=1 keeps the learning rate constant",
+    "actor_rollout_ref.actor.optim.min_lr_ratio": "set seele.sft.final_lr_ratio",
+    "actor_rollout_ref.actor.optim.lr_warmup_steps": "set seele.sft.warmup_ratio",
+    "actor_rollout_ref.actor.optim.lr_warmup_steps_ratio": "set seele.sft.warmup_ratio",
+}
+WITHOUT_EFFECT_ON_A_CRITIC = {
+    "critic.use_dynamic_bsz": "micro-batches are always filled up to critic.ppo_max_token_len_per_gpu",
+    "critic.ppo_micro_batch_size": "set critic.ppo_max_token_len_per_gpu",
+    "critic.ppo_micro_batch_size_per_gpu": "set critic.ppo_max_token_len_per_gpu",
+    "critic.forward_micro_batch_size": "set critic.ppo_max_token_len_per_gpu",
+    "critic.forward_micro_batch_size_per_gpu": "set critic.ppo_max_token_len_per_gpu",
+    "critic.forward_max_token_len_per_gpu": "set critic.ppo_max_token_len_per_gpu",
+    "critic.ulysses_sequence_parallel_size": "set critic.fsdp.ulysses_sequence_parallel_size",
+    "critic.grad_clip": "set critic.optim.clip_grad",
+    "critic.rollout_n": "set seele.hints.rollouts_per_prompt",
+    "critic.fsdp.strategy": "set critic.strategy",
+    "algorithm.norm_adv_by_std_in_grpo": "with a critic, advantages are whitened over the batch",
+}
+
+_OF_A_CRITIC = ("critic.", "algorithm.gamma", "algorithm.lam")
 _OF_HINTS = ("kind", "refresh", "placement", "when", "dropout", "unit", "revealing")
 _OF_ROLLOUTS = (
     *("seele.dump_tokens", "seele.advantage.shift", "seele.reward.format_score"),
@@ -91,13 +116,36 @@ def check_has_effect(overrides: Iterable[str]) -> None:
     _refuse(overrides, WITHOUT_EFFECT)
 
 
-def check_part_is_used(overrides: Iterable[str], seele: SeeleConfig) -> None:
+def check_part_is_used(overrides: Iterable[str], config: DictConfig, seele: SeeleConfig) -> None:
     """Raise ``ConfigError`` where the user typed a setting of a part that the run does not use."""
-    _refuse(overrides, dict(_left_off(seele)))
+    _refuse(overrides, dict([*_left_off_of_verl(config), *_left_off(seele)]))
+
+
+def _left_off_of_verl(config: DictConfig) -> Iterator[tuple[str, str]]:
+    """Yield pairs as in ``WITHOUT_EFFECT``, of verl's settings, for a run of a known method."""
+    method, steps = METHODS[config.seele.method], config.trainer.total_training_steps
+    if steps is not None:
+        instead = "which methods and jobs set; set that to null"
+        yield "trainer.total_epochs", f"trainer.total_training_steps is {steps}, {instead}"
+    for part, switch in (
+        ("actor.ppo", "actor.use_dynamic_bsz"),
+        ("rollout.log_prob", "rollout.log_prob_use_dynamic_bsz"),
+        ("ref.log_prob", "ref.log_prob_use_dynamic_bsz"),
+    ):
+        if OmegaConf.select(config.actor_rollout_ref, switch):
+            tokens = f"set actor_rollout_ref.{part}_max_token_len_per_gpu"
+            why = f"actor_rollout_ref.{switch} is true; {tokens}"
+            yield f"actor_rollout_ref.{part}_micro_batch_size_per_gpu", why
+    if method.has_critic:
+        yield from WITHOUT_EFFECT_ON_A_CRITIC.items()
+    else:
+        yield from ((key, f"method {method.name} has no critic; ppo has one") for key in _OF_A_CRITIC)
+    if "rl" not in method.stages:
+        yield from WITHOUT_EFFECT_UNDER_SFT.items()
 
 
 def _left_off(seele: SeeleConfig) -> Iterator[tuple[str, str]]:
-    """Yield pairs as in ``WITHOUT_EFFECT``, for a run of a known method."""
+    """Yield pairs as in ``WITHOUT_EFFECT``, of SEELE's settings, for a run of a known method."""
     method, of_off_policy = METHODS[seele.method], "seele.off_policy."
     source = build_source(seele.off_policy)
     if not source.marks_tokens:
