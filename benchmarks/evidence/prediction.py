@@ -101,7 +101,7 @@ def predicted(run: RunFolder, *, heldout: str) -> Course:
         Cuts(ratio_PJ[drawn_N], is_legal_NJ),
         np.where(is_legal_NJ, accuracy_NJ, 0.0),
     )
-    schedule = Schedule(rounds=hints.rounds, rollouts=hints.rollouts_per_prompt, batch_size=batch_size)
+    schedule = Schedule(hints=hints, batch_size=batch_size)
     trace = simulate(configured_controller(settings), world, schedule, seed=seed)
 
     def by_step(values_N: Array) -> Array:

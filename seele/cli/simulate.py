@@ -3,7 +3,7 @@
 import json
 import re
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -77,10 +77,9 @@ def simulate_command(
     Raises:
         ConfigError: If a controller, a setting, a world or a number is not allowed.
     """
-    from seele.config import HintConfig, RunWide
+    from seele.config import HintConfig, SeeleConfig
     from seele.data.storage.files import write_atomically
-    from seele.hints import build_controller, check_rescuer
-    from seele.hints.conditions import with_conditions
+    from seele.hints import configured_controller
     from seele.simulate.summary import markdown, report
     from seele.simulate.visits import Schedule, simulate
     from seele.simulate.worlds import WORLDS, draw_problems
@@ -100,6 +99,7 @@ def simulate_command(
         rollouts = 16 if sizes is None else sum(sizes)
     try:
         hints = HintConfig(
+            target_accuracy=target_accuracy,
             rounds=rounds,
             rollouts_per_prompt=rollouts,
             round_sizes=sizes,
@@ -111,42 +111,22 @@ def simulate_command(
         )
         schedule = Schedule(
             visits=visits,
-            rounds=rounds,
-            rollouts=rollouts,
-            round_sizes=hints.sizes_of_rounds if sizes else None,
-            when=when,
-            failing_accuracy=failing_accuracy,
-            passing_accuracy=passing_accuracy,
-            quorum=quorum,
+            hints=hints,
             batch_size=problems if batch_size is None else batch_size,
         )
     except ValueError as error:
         raise ConfigError(f"seele simulate: {error}") from error
 
-    run = RunWide(
-        rounds=rounds,
-        rollouts_per_round=schedule.sizes_of_rounds[0],
-        seed=seed,
-        target_accuracy=target_accuracy,
-        training_steps=schedule.num_steps(problems),
-    )
-
     def build(spec: str) -> "Controller":
         name, settings = _parse(spec)
-        check_rescuer(name, when=when)
-        built = with_conditions(
-            build_controller(name, **asdict(run), **settings),
-            when=when,
-            failing_accuracy=failing_accuracy,
-            dropout=dropout,
-            seed=seed,
-        )
-        if quorum < 1.0 and not built.tolerates_partial_rounds:
-            raise ConfigError(
-                "--quorum: below 1 needs a controller that counts rollouts rather than rounds, such as "
-                f"'bayes'; got {spec!r}"
+        return configured_controller(
+            SeeleConfig(
+                method="",
+                seed=seed,
+                training_steps=schedule.num_steps(problems),
+                hints=replace(hints, controller=name, settings=settings),
             )
-        return built
+        )
 
     for spec in controller:
         build(spec)

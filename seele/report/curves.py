@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seele.config import HintConfig, from_mapping
+from seele.config import HintConfig, SeeleConfig, from_mapping
 from seele.errors import SeeleError
-from seele.hints import CONTROLLERS, Controller, aims_at_target, build_controller
-from seele.hints.conditions import with_conditions
+from seele.hints import CONTROLLERS, Controller, aims_at_target, configured_controller
 from seele.records import AccuracyCurve
 from seele.report.run_folder import RunFolder
 from seele.report.series import spread_evenly
@@ -53,18 +52,8 @@ def saved_controller(run: RunFolder) -> Controller | None:
     try:
         # Settings that only another release knows do not matter.
         known = {key: value for key, value in saved.items() if key in BUILT_WITH}
-        hints = from_mapping(HintConfig, known, "seele.hints")
-        controller = with_conditions(
-            build_controller(
-                name,
-                rounds=hints.rounds,
-                rollouts_per_round=hints.sizes_of_rounds[0],
-                target_accuracy=hints.target_accuracy,
-                **hints.settings,
-            ),
-            when=hints.when,
-            dropout=hints.dropout,
-        )
+        hints = from_mapping(HintConfig, known | {"controller": name}, "seele.hints")
+        controller = configured_controller(SeeleConfig(method="", hints=hints))
         controller.load_state_dict(run.controller)
     except (SeeleError, AttributeError, TypeError):
         return None

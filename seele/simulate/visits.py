@@ -9,13 +9,15 @@ Axes: N problems, V visits, R rounds, G rollouts of a visit, J legal hint ratios
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from seele.config import HintConfig
+from seele.config.build import require
 from seele.maths.efficiency import reward_variance
 from seele.maths.irt import Array
 from seele.records import HintShare, RoundOutcome, RoundRequest
@@ -49,24 +51,11 @@ class Schedule:
     """How often problems are visited, and how the policy changes in between."""
 
     visits: int = 1
-    rounds: int = 4
-    rollouts: int = 16
-    """Rollouts of a problem in one visit, split evenly over its rounds; each round has all of them if failed
-    rounds are rolled out again.
-    """
-    round_sizes: tuple[int, ...] | None = None
-    """Rollouts of each round if they differ; ``rounds`` and ``rollouts`` are then their number and sum."""
-    when: str = "always"
-    """``seele.hints.when``. With ``until_success`` and ``rescue``, failed rollouts are replaced here; the
-    other values are up to the controller (``seele.hints.conditions``).
-    """
-    failing_accuracy: float = 0.0
-    """The largest accuracy of a round that counts as failed, in [0, 1)."""
-    passing_accuracy: float = 1.0
-    """``until_success``: the largest accuracy at which a round with a hint is kept."""
-    quorum: float = 1.0
-    """Share in (0, 1] of a round's rollouts after which the next round is planned; the controller observes
-    the others one round later. Here the first rollouts are no better than the last.
+    hints: HintConfig = field(default_factory=lambda: HintConfig(rollouts_per_prompt=16))
+    """Rounds and their sizes, and when problems get hints. With ``until_success`` and ``rescue``, failed
+    rollouts are replaced here; the other values of ``when`` are up to the controller
+    (``seele.hints.conditions``). A round's first rollouts, after which the next one is planned
+    (``round_quorum``), are no better here than its last; the controller observes those one round later.
     """
     batch_size: int = 256
     """Problems that are visited together, as in one training step."""
@@ -80,25 +69,8 @@ class Schedule:
         return self.visits * math.ceil(num_problems / self.batch_size)
 
     def __post_init__(self) -> None:
-        for name in ("visits", "rounds", "rollouts", "batch_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if not 0.0 < self.quorum <= 1.0:
-            raise ValueError(f"quorum must lie in (0, 1], got {self.quorum}")
-        if self.round_sizes is None and not self.retries and self.rollouts % self.rounds:
-            raise ValueError(f"rollouts ({self.rollouts}) must be a multiple of rounds ({self.rounds})")
-
-    @property
-    def retries(self) -> bool:
-        """True if a problem is rolled out again after a round that failed; the visit keeps one round."""
-        return self.when in ("until_success", "rescue")
-
-    @property
-    def sizes_of_rounds(self) -> tuple[int, ...]:
-        """Rollouts of each round, without those that rescue a problem."""
-        if self.retries:
-            return (self.rollouts,) * (1 if self.when == "rescue" else self.rounds)
-        return self.round_sizes or (self.rollouts // self.rounds,) * self.rounds
+        for name in ("visits", "batch_size"):
+            require(getattr(self, name) >= 1, f"{name} must be at least 1, got {getattr(self, name)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,19 +114,20 @@ class _Simulation:
     """A controller, the problems that it meets, and the trace of the visits so far."""
 
     def __init__(self, controller: Controller, problems: Problems, schedule: Schedule) -> None:
-        self.controller, self.schedule, self.ids = controller, schedule, problems.instance_ids
+        self.controller, self.schedule, self.hints = controller, schedule, schedule.hints
+        self.ids = problems.instance_ids
         self.legal = [
             tuple(float(ratio) for ratio in row[legal_J])
             for row, legal_J in zip(problems.cuts.ratio_NJ, problems.cuts.is_legal_NJ, strict=True)
         ]
-        self.sizes_R = schedule.sizes_of_rounds
+        self.sizes_R = self.hints.sizes_of_rounds
         self.first_R = list(accumulate(self.sizes_R, initial=0))
         """The first rollout of each round, then their number."""
         # Of the hints that may rescue a problem, each is tried once.
-        most_hints = problems.cuts.ratio_NJ.shape[1] if schedule.when == "rescue" else 0
+        most_hints = problems.cuts.ratio_NJ.shape[1] if self.hints.when == "rescue" else 0
         self.num_draws = self.first_R[-1] + most_hints
         shape_NV = (len(self.ids), schedule.visits)
-        shape = (*shape_NV, 1 if schedule.retries else len(self.sizes_R))
+        shape = (*shape_NV, 1 if self.hints.retries else len(self.sizes_R))
         self.trace = Trace(
             hint_ratio_NVR=np.zeros(shape),
             accuracy_NVR=np.zeros(shape),
@@ -188,8 +161,8 @@ class _Simulation:
             late = stragglers
         if late:
             self.controller.observe_rounds(late)
-        if self.schedule.when == "rescue":
-            most = self.schedule.failing_accuracy * self.schedule.rollouts
+        if self.hints.when == "rescue":
+            most = self.hints.failing_accuracy * self.hints.rollouts_per_prompt
             self._rescue([n for n in batch if self.trace.correct_NVR[n, self.visit, 0] <= most])
         self.controller.end_visits([self.ids[n] for n in batch])
 
@@ -197,26 +170,26 @@ class _Simulation:
         self, batch: range, round_index: int
     ) -> tuple[list[RoundOutcome], list[RoundOutcome]]:
         """Return the round's outcomes, within the quorum and of the stragglers."""
-        schedule, trace = self.schedule, self.trace
+        hints, trace = self.hints, self.trace
         size = self.sizes_R[round_index]
-        left = size if schedule.retries else schedule.rollouts - self.first_R[round_index]
-        kept_index = 0 if schedule.retries else round_index
+        left = size if hints.retries else hints.rollouts_per_prompt - self.first_R[round_index]
+        kept_index = 0 if hints.retries else round_index
         under_way = [n for n in batch if trace.num_rounds_NV[n, self.visit] > round_index]
         requests = [RoundRequest(self.ids[n], round_index, self.legal[n], left) for n in under_way]
         plans = self.controller.plan_rounds(requests, num_rollouts=size)
         outcomes: list[RoundOutcome] = []
         late: list[RoundOutcome] = []
         for n, plan in zip(under_way, plans, strict=True):
-            if schedule.when == "until_success":
-                hints = {share.hint_ratio for share in plan}
-                if hints <= self.tried_N[n]:
+            if hints.when == "until_success":
+                ratios = {share.hint_ratio for share in plan}
+                if ratios <= self.tried_N[n]:
                     trace.num_rounds_NV[n, self.visit] = round_index
                     continue
-                self.tried_N[n] |= hints
+                self.tried_N[n] |= ratios
             planned = sum(share.num_rollouts for share in plan)
             luck_G = self.luck_NG[n, self.first_R[round_index] :]
             soon, stragglers = _roll_out(
-                self.ids[n], plan, self._accuracies(n, plan), luck_G, schedule.quorum
+                self.ids[n], plan, self._accuracies(n, plan), luck_G, hints.round_quorum
             )
             outcomes += soon
             late += stragglers
@@ -224,15 +197,15 @@ class _Simulation:
             trace.correct_NVR[n, self.visit, kept_index] = num_correct
             trace.num_generated_NV[n, self.visit] += planned
             self._record(n, slice(kept_index, None), plan)
-            most = schedule.passing_accuracy if round_index else 1.0
-            is_kept = schedule.failing_accuracy < num_correct / planned <= most
-            if planned > size or (schedule.when == "until_success" and is_kept):
+            most = hints.passing_accuracy if round_index else 1.0
+            is_kept = hints.failing_accuracy < num_correct / planned <= most
+            if planned > size or (hints.when == "until_success" and is_kept):
                 trace.num_rounds_NV[n, self.visit] = round_index + 1
         return outcomes, late
 
     def _rescue(self, failed: Sequence[int]) -> None:
         """Try every hint of the problems once; the success under the weakest one replaces a failure."""
-        trace, num_kept = self.trace, self.schedule.rollouts - 1
+        trace, num_kept = self.trace, self.hints.rollouts_per_prompt - 1
         tried: list[RoundOutcome] = []
         for num_hints in sorted({len(self.legal[n]) - 1 for n in failed} - {0}):
             members = [n for n in failed if len(self.legal[n]) - 1 == num_hints]
@@ -241,7 +214,7 @@ class _Simulation:
             for n, plan in zip(members, plans, strict=True):
                 if not any(share.hint_ratio for share in plan):
                     continue
-                luck_G = self.luck_NG[n, self.schedule.rollouts :]
+                luck_G = self.luck_NG[n, self.hints.rollouts_per_prompt :]
                 outcomes, _ = _roll_out(self.ids[n], plan, self._accuracies(n, plan), luck_G, quorum=1.0)
                 tried += outcomes
                 trace.num_rounds_NV[n, self.visit] = 2

@@ -303,7 +303,7 @@ def test_rollouts_with_and_without_hint_are_compared_apart():
 
 def test_a_simulation_has_unequal_rounds_and_conditions():
     problems = draw_problems("gains", num_problems=40, seed=0)
-    schedule = Schedule(rounds=3, rollouts=8, round_sizes=(4, 3, 1))
+    schedule = Schedule(hints=HintConfig(rounds=3, rollouts_per_prompt=8, round_sizes=(4, 3, 1)))
     controller = build("bayes", rounds=3, when="after_failure")
     trace = simulate(controller, problems, schedule, seed=0)
     hinted = trace.hint_ratio_NVR[:, 0]
@@ -313,6 +313,7 @@ def test_a_simulation_has_unequal_rounds_and_conditions():
     assert (trace.num_rounds_NV[~failed, 0] == 2).all() and (trace.num_rounds_NV[failed, 0] == 3).all()
     # The luck of a visit's rollouts is that of equal rounds.
     no_hint = build("none", rounds=2)
-    equal = simulate(no_hint, problems, Schedule(rounds=2, rollouts=8), seed=0).correct_NVR.sum(axis=2)
+    same = Schedule(hints=HintConfig(rounds=2, rollouts_per_prompt=8))
+    equal = simulate(no_hint, problems, same, seed=0).correct_NVR.sum(axis=2)
     unequal = simulate(no_hint, problems, schedule, seed=0).correct_NVR.sum(axis=2)
     assert (equal == unequal).all()

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seele.cli.main import main
+from seele.config import HintConfig
 from seele.errors import ConfigError
 from seele.hints import CONTROLLERS, build_controller
 from seele.hints.conditions import with_conditions
@@ -23,6 +24,10 @@ from seele.simulate.worlds import TOKENS, UNITS, WORLDS, draw_problems
 
 RISING = ("3pl", "hard", "easy")
 """Worlds in which a hint and ability always help."""
+
+
+def scheduled(*, visits=1, rollouts_per_prompt=16, **hints):
+    return Schedule(visits=visits, hints=HintConfig(rollouts_per_prompt=rollouts_per_prompt, **hints))
 
 
 def build(name, *, rounds=4, rollouts=16, **settings):
@@ -195,11 +200,8 @@ def test_an_unknown_world_or_unit_is_named_with_those_that_exist(settings, messa
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"rounds": 3}, r"rollouts \(16\) must be a multiple of rounds \(3\)"),
-        ({"rounds": 0}, "rounds must be at least 1, got 0"),
         ({"visits": 0}, "visits must be at least 1, got 0"),
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
-        ({"quorum": 0.0}, r"quorum must lie in \(0, 1\], got 0.0"),
     ],
 )
 def test_a_schedule_that_cannot_be_is_refused(settings, message):
@@ -247,7 +249,7 @@ def test_more_hint_never_turns_a_correct_rollout_wrong_where_it_helps():
 def test_rounds_of_other_lengths_have_the_same_luck():
     problems = draw_problems("3pl", num_problems=30, seed=0)
     few, many = (
-        simulate(build("none", rounds=rounds), problems, Schedule(rounds=rounds), seed=0).correct_NVR
+        simulate(build("none", rounds=rounds), problems, scheduled(rounds=rounds), seed=0).correct_NVR
         for rounds in (2, 8)
     )
     np.testing.assert_array_equal(few[:, 0, 0], many[:, 0, :4].sum(axis=1))
@@ -321,9 +323,9 @@ def test_with_a_quorum_the_last_rollouts_are_observed_one_round_later():
     problems = draw_problems("3pl", num_problems=1, seed=0, unit=TOKENS)
     shares = HintShare(0.0, 2, is_probe=True), HintShare(0.4, 3)
     whole, cut = Planned(*shares), Planned(*shares)
-    schedule = {"rounds": 2, "rollouts": 10}
-    expected = simulate(whole, problems, Schedule(**schedule), seed=0)
-    trace = simulate(cut, problems, Schedule(quorum=0.5, **schedule), seed=0)
+    hints = {"rounds": 2, "rollouts_per_prompt": 10}
+    expected = simulate(whole, problems, scheduled(**hints), seed=0)
+    trace = simulate(cut, problems, scheduled(round_quorum=0.5, **hints), seed=0)
     assert same_trace(trace, expected)
     assert [[(seen.hint_ratio, seen.num_rollouts) for seen in each] for each in cut.outcomes] == [
         [(0.0, 2), (0.4, 2)], [(0.4, 1), (0.0, 2), (0.4, 2)], [(0.4, 1)]
@@ -464,7 +466,7 @@ class Local:
 def test_failed_rounds_are_replaced_as_in_training(when, name, roll_out, more):
     rounds, size, failing = (2 if when == "rescue" else 4), 4, 0.25
     problems = draw_problems("odd", num_problems=60, seed=0)
-    schedule = Schedule(rounds=rounds, rollouts=size, when=when, failing_accuracy=failing, **more)
+    schedule = scheduled(rounds=rounds, rollouts_per_prompt=size, when=when, failing_accuracy=failing, **more)
     conditions = {"when": when, "failing_accuracy": failing}
     trace = simulate(with_conditions(build(name), **conditions), problems, schedule, seed=0)
     assert trace.worth_NVR.shape == (60, 1, 1) and trace.size_R.tolist() == [size]
@@ -493,7 +495,7 @@ def test_failed_rounds_are_replaced_as_in_training(when, name, roll_out, more):
                 controller=Local(with_conditions(build(name), **conditions)),
                 sample=sample,
                 grade=grade,
-                round_sizes=schedule.sizes_of_rounds,
+                round_sizes=schedule.hints.sizes_of_rounds,
                 failing_accuracy=failing,
                 **more,
             )
@@ -526,7 +528,7 @@ def test_where_no_hint_could_help_there_is_no_share_of_it():
 
 def test_bayes_beats_the_paper_with_half_its_rounds():
     problems = draw_problems("3pl", num_problems=150, seed=0)
-    ours = simulate(build("bayes", rounds=2), problems, Schedule(visits=4, rounds=2), seed=0)
+    ours = simulate(build("bayes", rounds=2), problems, scheduled(visits=4, rounds=2), seed=0)
     papers = simulate(build("paper"), problems, Schedule(visits=4), seed=0)
     difference, half_width = paired_difference([ours], [papers])
     assert difference - half_width > 0.0
@@ -548,7 +550,8 @@ def run(*arguments):
 def test_sizes_of_rounds_are_shares_of_the_rollouts_as_in_training(rollouts, sizes, capsys):
     assert run("--controller", "none", *SMALL, "--json", "--round-sizes", "4,2,1,1", *rollouts) == 0
     schedule = json.loads(capsys.readouterr().out)["schedule"]
-    assert (schedule["round_sizes"], schedule["rollouts"], schedule["rounds"]) == (sizes, sum(sizes), 4)
+    assert schedule["rollouts_of_rounds"] == sizes
+    assert (schedule["hints"]["rollouts_per_prompt"], schedule["hints"]["rounds"]) == (sum(sizes), 4)
 
 
 def test_json_holds_every_controller_in_every_world(capsys):
@@ -655,7 +658,7 @@ def test_the_same_command_gives_the_same_figures(capsys):
         (["--controller", "none", "--rounds", 0], "rounds must be at least 1, got 0"),
         (
             ["--controller", "paper", "--quorum", 0.5],
-            "--quorum: below 1 needs a controller that counts rollouts",
+            "round_quorum: got 0.5, but a value below 1 needs a controller that counts rollouts",
         ),
         (
             ["--controller", "bayes", "--rounds", 2, "--when", "rescue"],
@@ -669,7 +672,7 @@ def test_the_same_command_gives_the_same_figures(capsys):
             "has no effect with --when after_failure",
         ),
         (["--controller", "none", "--batch-size", 0], "batch_size must be at least 1, got 0"),
-        (["--controller", "none", "--target-accuracy", 1], "target_accuracy: expected a number in (0, 1)"),
+        (["--controller", "none", "--target-accuracy", 1], "target_accuracy must lie in (0, 1), got 1.0"),
     ],
 )
 def test_what_is_not_allowed_ends_with_one_line_and_no_files(tmp_path, capsys, arguments, complaint):
