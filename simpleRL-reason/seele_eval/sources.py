@@ -4,18 +4,14 @@ All errors in them are found here, before a model is loaded: missing files, wron
 break their schema.
 """
 
-import csv
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from seele.data.storage.files import file_sha256, read_json_lines
+from seele.data.sources.local import iterate_file
+from seele.data.storage.files import file_sha256
 from seele.data.storage.hub import read_hub_rows
 from seele.data.storage.schema import read_problems
 from seele.errors import DataError, SeeleError
@@ -147,29 +143,8 @@ def _with_columns(
 
 
 def read_rows(path: Path) -> list[tuple[str, Any]]:
-    """The rows of a jsonl, json, csv or parquet file, each with its location for messages.
-
-    Raises:
-        DataError: If the file is none of these, or cannot be read.
-    """
-    try:
-        match path.suffix:
-            case ".jsonl":
-                return read_json_lines(path)
-            case ".json":
-                rows = json.loads(path.read_text(encoding="utf-8-sig"))
-            case ".csv":
-                with path.open(encoding="utf-8-sig", newline="") as file:
-                    rows = list(csv.DictReader(file))
-            case ".parquet":
-                rows = pq.read_table(path).to_pylist()
-            case suffix:
-                raise DataError(f"{path}: expected .jsonl, .json, .csv or .parquet, got {suffix!r}")
-    except (pa.ArrowException, OSError, ValueError, csv.Error) as error:
-        raise DataError(f"{path}: cannot be read as {path.suffix[1:]} ({error}); fetch it again") from error
-    if not isinstance(rows, list):
-        raise DataError(f"{path}: expected a list of rows, got {type(rows).__name__}")
-    return [(f"{path}: row {number} (counted from 0)", row) for number, row in enumerate(rows)]
+    """The rows of a file with all columns, each with its location for messages (``iterate_file``)."""
+    return list(iterate_file(path, choose=list))
 
 
 def _find_file(name: str, benchmark: Benchmark, data_dir: Path) -> Path:

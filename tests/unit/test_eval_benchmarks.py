@@ -132,7 +132,7 @@ def test_a_missing_file_is_named_with_where_to_get_it(tmp_path):
     [
         ("gsm8k", "{\n", "line 1: expected a JSON value"),
         ("amc83", "{}", "expected a list of rows, got dict"),
-        ("amc83", "[", "cannot be read as json"),
+        ("amc83", "[", "cannot be read as JSON"),
         ("arc_c", "no parquet", "cannot be read as parquet"),
         ("gpqa_diamond", "Question\nonly this\n", "key 'Correct Answer'"),
     ],
