@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from seele.report.browser.page import rollouts_page
-from seele.report.curves import aimed_accuracy, saved_controller, skipped_controller
+from seele.report.curves import skipped_controller
 from seele.report.figures import draw_figures
 from seele.report.page import render_page
 from seele.report.run_folder import Metrics, RunFolder, read_run
@@ -47,16 +47,7 @@ def build_report(run_folder: Path, *, own_parts: bool = False) -> dict[str, byte
     summary = summarise(run)
     figures = draw_figures(run)
     page = render_page(run, summary, figures)
-    rollouts = rollouts_page(
-        run_folder,
-        name=run.name,
-        metrics=run.metrics,
-        validation_files=run.validation_files,
-        train_files=run.train_files,
-        controller=saved_controller(run),
-        target_accuracy=aimed_accuracy(run),
-        hint_request=run.hint_request,
-    )
+    rollouts = rollouts_page(run_folder, run)
     return {
         **{f"{name}.png": image for name, image in figures.items()},
         "summary.json": (json.dumps(summary, indent=2, ensure_ascii=False) + "\n").encode(),

@@ -446,11 +446,11 @@ def test_every_page_colours_the_tokens_of_the_open_problem(run, tmp_path, monkey
     with served(run, tmp_path / "other") as site:
         assert get(f"{site}/?open=easy").count('class="plus-5"') == 1
         assert get(f"{site}/compare?open=easy").count('class="plus-5"') == 2
-    written = rollouts_page(run, name="run", metrics=(), controller=None, target_accuracy=0.5)
+    written = rollouts_page(run, read_run(run))
     assert written.count('class="plus-5"') == 2 and "coloured tokens" not in written
     # Room for one of the two problems of step 4.
     monkeypatch.setattr(browser_page, "MAX_TOKENS", 7)
-    written = rollouts_page(run, name="run", metrics=(), controller=None, target_accuracy=0.5)
+    written = rollouts_page(run, read_run(run))
     assert written.count('class="plus-5"') == 1
     assert "1 problem has none here, where a step has at most 7 coloured tokens." in written
 
@@ -624,9 +624,7 @@ def test_a_hint_in_the_question_is_drawn_there(run, tmp_path):
     shutil.copytree(run, tmp_path / "other")
     with served(run, tmp_path / "other") as site:
         opened, both = (get(f"{site}/{path}?step=2&open=hard2") for path in ("", "compare"))
-    written = rollouts_page(
-        run, name="run", metrics=(), controller=None, target_accuracy=0.5, hint_request=hints["request"]
-    )
+    written = rollouts_page(run, read_run(run))
     for page, problems in ((opened, 1), (both, 2), (written, 1)):
         assert page.count(asked) == problems and "<pre>so 5" in page and "</mark>so" not in page
 
@@ -692,7 +690,7 @@ def test_a_rollout_shows_what_the_reward_function_returned_beside_the_score(run)
     write_step(run, 9, [line("x", reward_extra=extra)])
     with served(run) as site:
         opened = get(f"{site}/?step=9&open=x")
-    written = rollouts_page(run, name="run", metrics=(), controller=None, target_accuracy=0.5)
+    written = rollouts_page(run, read_run(run))
     for page in (opened, written):
         assert "<span>reward 0</span>\n<span>why: too long: 72 &gt; 60</span>" in page
         assert "<span>&lt;b&gt;length: 0.25</span>" in page
@@ -706,14 +704,7 @@ def test_the_worked_solution_is_shown_where_the_training_files_are(run, tmp_path
     (run / "resolved.yaml").write_text(f"data: {{train_files: [{train}, {tmp_path}/gone.parquet]}}\n")
     with served(run) as site:
         opened, without = (get(f"{site}/?step=1&open={problem}") for problem in ("easy", "hard1"))
-    written = rollouts_page(
-        run,
-        name="run",
-        metrics=(),
-        train_files=read_run(run).train_files,
-        controller=None,
-        target_accuracy=0.5,
-    )
+    written = rollouts_page(run, read_run(run))
     for page in (opened, written):
         assert "<li><pre>2 + 2 = &lt;b&gt;4&lt;/b&gt;</pre></li>\n<li><pre>So \\boxed{4}.</pre></li>" in page
     assert "worked solution" not in without
@@ -870,7 +861,8 @@ def test_a_fitted_curve_is_drawn_apart_from_the_rounds_of_the_step_that_is_shown
     with served(run) as site:
         opened, without = (get(f"{site}/?step=2&open={problem}") for problem in ("easy", "hard2"))
         all_steps = get(f"{site}/problem?id=easy")
-    written = rollouts_page(run, name="run", metrics=(), controller=controller, target_accuracy=0.5)
+    monkeypatch.setattr(browser_page, "saved_controller", lambda _: controller)
+    written = rollouts_page(run, read_run(run))
     told = "The controller&#39;s curve in the newest checkpoint, and the rounds that it is based on."
     assert written.count(told) == written.count("<b>easy</b>") == 4
     for page, figures in ((opened, 2), (without, 1), (all_steps, 1), (written, 12)):
@@ -884,13 +876,13 @@ def test_a_fitted_curve_is_drawn_apart_from_the_rounds_of_the_step_that_is_shown
 def test_the_reports_page_holds_some_steps_and_needs_nothing_else(run):
     for step in range(5, 15):
         write_step(run, step, [each for name in range(40) for each in problem_lines(str(name))])
-    page = rollouts_page(run, name="run", metrics=(), controller=None, target_accuracy=0.5)
+    page = rollouts_page(run, read_run(run))
     steps = re.findall(r'<h2 id="step-(\d+)">', page)
     assert len(steps) == NUM_STEPS and (steps[0], steps[-1]) == ("1", "14")
     assert page.count("<li>") <= NUM_STEPS * NUM_PROBLEMS
     assert "<script" not in page and not re.search(r'(src|href)="(?!#|index.html|data:)', page)
     (run / "rollouts").rename(run / "gone")
-    assert rollouts_page(run, name="run", metrics=(), controller=None, target_accuracy=None) is None
+    assert rollouts_page(run, read_run(run)) is None
 
 
 def test_the_command_says_where_and_answers_at_once(run):

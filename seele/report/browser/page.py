@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seele.data.storage.schema import read_solutions
-from seele.hints import Controller
 from seele.report.browser.colours import coloured
 from seele.report.browser.drawings import draw_curve, draw_timeline
 from seele.report.browser.rollouts import ShownProblem, read_step, with_tokens
+from seele.report.curves import aimed_accuracy, saved_controller
 from seele.report.page import render_template
-from seele.report.run_folder import Metrics, rollout_files
+from seele.report.run_folder import RunFolder, rollout_files
 from seele.report.series import spread_evenly
 
 NUM_STEPS, NUM_PROBLEMS = 5, 12
@@ -17,50 +17,35 @@ MAX_TOKENS = 20_000
 """Tokens of a step that may have colours. A coloured token takes about 50 bytes of the page."""
 
 
-def rollouts_page(
-    run: Path,
-    *,
-    name: str,
-    metrics: Sequence[Metrics],
-    validation_files: Sequence[str] = (),
-    train_files: Sequence[Path] = (),
-    controller: Controller | None,
-    target_accuracy: float | None,
-    hint_request: str | None = None,
-) -> str | None:
+def rollouts_page(folder: Path, run: RunFolder) -> str | None:
     """The page's HTML: NUM_STEPS steps from the first to the last, with NUM_PROBLEMS problems each.
 
     Problems beyond MAX_TOKENS are shown without the colours of their tokens. None if the run has no rollouts.
 
     Args:
-        run: The run folder.
-        name: Name of the run.
-        metrics: Its logged steps.
-        validation_files: As in ``RunFolder``: the order of the validation splits.
-        train_files: Its training files, for the worked solutions.
-        controller: The controller in its newest checkpoint, for the problems' curves.
-        target_accuracy: Accuracy that the controller aims at.
-        hint_request: As in ``RunFolder``.
+        folder: The run folder.
+        run: What it contains.
     """
-    files = rollout_files(run)
+    files = rollout_files(folder)
     if not files:
         return None
     steps = {
         step: _coloured_problems(files[step], spread_evenly(read_step(files[step]), NUM_PROBLEMS))
         for step in spread_evenly(sorted(files), NUM_STEPS)
     }
+    controller = saved_controller(run)
     names = {each.first.instance_id for problems in steps.values() for each in problems}
     return render_template(
         "browser/static.html",
-        heading=name,
-        timeline=draw_timeline(metrics, files=validation_files),
+        heading=run.name,
+        timeline=draw_timeline(run.metrics, files=run.validation_files),
         steps=steps,
-        solutions=read_solutions(train_files, names),
+        solutions=read_solutions(run.train_files, names),
         fitted={each.instance_id: draw_curve(each) for each in controller.curves(names)}
         if controller
         else {},
-        target_accuracy=target_accuracy,
-        hint_request=hint_request,
+        target_accuracy=aimed_accuracy(run),
+        hint_request=run.hint_request,
         coloured=coloured,
         num_plain=sum(_num_tokens(each) == 0 and each.has_tokens for page in steps.values() for each in page),
         max_tokens=MAX_TOKENS,
