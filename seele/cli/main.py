@@ -14,11 +14,10 @@ from seele.cli import data_reasoning
 from seele.cli.cost import cost_command
 from seele.cli.data_annotate import annotate_command
 from seele.cli.data_filter import filter_command
-from seele.cli.data_guide import guide_command
+from seele.cli.data_hint_search import guide_command, own_command
 from seele.cli.data_hints import hints_command
 from seele.cli.data_inspect import inspect_problems, milestones_command
 from seele.cli.data_limr import limr_command
-from seele.cli.data_own import own_command
 from seele.cli.data_prepare import prepare_app
 from seele.cli.doctor.command import doctor_command
 from seele.cli.engines import HELP, find_engine_command

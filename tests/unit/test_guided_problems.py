@@ -145,11 +145,11 @@ def test_a_wrong_option_is_refused_before_anything_is_drawn(draw, capsys, option
 
 
 def test_the_command_hands_its_options_on(monkeypatch):
-    from seele.cli import data_guide
+    from seele.cli import data_hint_search
     from seele.cli.main import main
 
     ran = []
-    monkeypatch.setattr(data_guide, "run_sampler", lambda *given: ran.append(given))
+    monkeypatch.setattr(data_hint_search, "run_sampler", lambda *given: ran.append(given))
     command = ["data", "guide", "a.parquet", "--model", "m", "--out", "b.parquet", "--", "--longest", "0.1"]
     with pytest.raises(SystemExit):
         main(command)
