@@ -19,6 +19,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from seele.config import SeeleConfig
+from seele.data.storage.files import nearest_existing
 from seele.errors import ConfigError, SeeleError
 from seele.host import host_memory
 from seele.maths.memory import (
@@ -109,7 +110,8 @@ def this_machine(config: DictConfig, seele: SeeleConfig) -> Machine:
     """Return what this node has. Where it has no GPUs but the run needs some, as on a cluster's head node,
     the card is the hardware file's, and the other nodes' memory is unknown.
     """
-    disk = float(shutil.disk_usage(_existing(Path(config.trainer.default_local_dir).resolve())).free)
+    folder = nearest_existing(Path(config.trainer.default_local_dir).resolve())
+    disk = float(shutil.disk_usage(folder).free)
     if config.trainer.device == "cpu":
         return Machine(card=0.0, card_is_assumed=False, host=host_memory(), disk=disk)
     card = card_memory()
@@ -380,10 +382,6 @@ def _shortage(need: Need, machine: Machine) -> str:
         f"{need.phase} needs {need.needed / GIB:.1f} GiB of {where}, which has "
         f"{need.available / GIB:.1f}{of}: {words}"
     )
-
-
-def _existing(path: Path) -> Path:
-    return path if path.exists() else _existing(path.parent)
 
 
 def card_memory() -> float | None:
