@@ -1,8 +1,7 @@
 """Fixtures: benchmarks as modules, and configurations that are composed once."""
 
-import pickle
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -37,26 +36,3 @@ def composed() -> Callable[..., Any]:
     from seele_verl.train import compose
 
     return cache(lambda *overrides: compose([*overrides]))
-
-
-@pytest.fixture(scope="session")
-def compose_groups_once() -> Callable[..., Any]:
-    """Return the configuration of a run's overrides. Runs with the same groups share what these compose, and
-    their settings are set on a copy.
-    """
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from omegaconf import OmegaConf
-
-    from seele_verl.train import compose
-
-    pickled = cache(lambda groups: pickle.dumps(compose([*groups])))
-
-    def composed(overrides: Sequence[str]) -> Any:
-        settings = [each for each in overrides if "." in each.partition("=")[0]]
-        config = pickle.loads(pickled(tuple(each for each in overrides if each not in settings)))
-        for each in OverridesParser.create().parse_overrides(settings):
-            assert not each.is_delete()
-            OmegaConf.update(config, each.key_or_group, each.value(), force_add=each.is_add())
-        return config
-
-    return composed

@@ -17,7 +17,6 @@ pytest.importorskip("verl.trainer", reason="verl is not installed")
 
 import pyarrow as pa
 import torch
-from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
@@ -39,11 +38,10 @@ from seele_verl.plan import worker_variables
 from seele_verl.runs.card import read_run_card, write_run_card
 from seele_verl.runs.checkpoints import recording_files
 from seele_verl.settings import dtype_on, read_settings
-from seele_verl.train import set_environment, verl_config_folder
+from seele_verl.train import compose, set_environment
 
 MODEL_PATH = "actor_rollout_ref.model.path"
 ENV_VARS = "ray_kwargs.ray_init.runtime_env.env_vars"
-CONFIGS = Path(__file__).parents[2] / "verl" / "seele_verl" / "config"
 
 
 def problem(index, **changes):
@@ -87,10 +85,7 @@ def check(tmp_path, model, monkeypatch):
             f"trainer.default_local_dir={tmp_path}/run",
             *overrides,
         ]
-        os.environ["VERL_CONFIG_FOLDER"] = str(verl_config_folder())
-        with initialize_config_dir(str(CONFIGS), version_base=None):
-            config = compose("seele", overrides=settings)
-        return check_run(config, settings)
+        return check_run(compose(settings), settings)
 
     return run
 

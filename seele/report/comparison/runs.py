@@ -186,11 +186,12 @@ def _short(key: str) -> str:
 def _parse_labels(labels: Sequence[str], folders: Sequence[Path]) -> Mapping[int, str]:
     """Label by the run's place among ``folders``."""
     named: dict[int, str] = {}
+    # A path may contain "=", as Hydra's do, so known names are tried instead of splitting at "=": first paths
+    # as they were given, then folder names.
+    kinds = ([each.as_posix() for each in folders], [each.resolve().name for each in folders])
     for label in labels:
-        # A path may contain "=", as Hydra's do, so known names are tried instead of splitting at "=": first
-        # paths as they were given, then folder names.
         fits: dict[int, str] = {}
-        for names in ([each.as_posix() for each in folders], [each.resolve().name for each in folders]):
+        for names in kinds:
             fits = fits or {
                 place: label.removeprefix(f"{name}=")
                 for place, name in enumerate(names)
