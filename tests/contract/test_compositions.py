@@ -74,6 +74,7 @@ def check(method: str, *settings: str) -> None:
     configured_controller(seele)
 
 
+@cache
 def refusal(method: str, *settings: str) -> ConfigError | None:
     try:
         check(method, *settings)

@@ -402,8 +402,6 @@ def num_cards() -> int:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    from seele_verl.train import compose
-
     parser = argparse.ArgumentParser(
         prog="python -m seele_verl.memory",
         description="A run's memory by phase.",
@@ -414,6 +412,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_intermixed_args(arguments)
     if given.recipes and (given.settings or given.config_dir):
         parser.error("--recipes takes nothing else")
+    from seele_verl.train import compose
+
     try:
         if given.recipes:
             sys.stdout.write(describe_recipes(compose))

@@ -112,7 +112,7 @@ def compose(overrides: list[str], *, config_dir: str | None = None) -> DictConfi
         config_dir: What ``--config-dir`` names: a folder of compositions of the user's own.
 
     Raises:
-        ConfigError: If ``config_dir`` is no folder.
+        ConfigError: If ``config_dir`` is not a folder.
     """
     folders = [verl_config_folder()]
     os.environ["VERL_CONFIG_FOLDER"] = str(folders[0])
