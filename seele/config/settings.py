@@ -598,19 +598,23 @@ class SeeleConfig:
         )
         _require_positive_or_none("max_generated_tokens", self.max_generated_tokens)
         _require_positive_or_none("save_every_minutes", self.save_every_minutes)
-        require(self.seed >= 0, f"seed must be 0 or more, got {self.seed}")
+        _require_not_negative("seed", self.seed)
         _require_one_of("rollout_correction", self.rollout_correction, ("none", "tis", "mis"))
         _require_one_of("rollout_correction_level", self.rollout_correction_level, ("token", "sequence"))
-        # 1 is the weight of a token on which engine and trainer agree.
-        threshold = self.rollout_correction_threshold
-        require(
-            1.0 < threshold < math.inf,
-            f"rollout_correction_threshold must be finite and above 1, got {threshold}",
-        )
+        _require_threshold(self.rollout_correction_threshold)
 
 
 def _require_one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
     require(value in allowed, f"{name} must be one of {list(allowed)}, got {value!r}")
+
+
+def _require_threshold(value: float) -> None:
+    # 1 is the weight of a token on which engine and trainer agree.
+    require(1.0 < value < math.inf, f"rollout_correction_threshold must be finite and above 1, got {value}")
+
+
+def _require_not_negative(name: str, value: int) -> None:
+    require(value >= 0, f"{name} must be 0 or more, got {value}")
 
 
 def _require_positive_or_none(name: str, value: float | None) -> None:
