@@ -6,6 +6,7 @@
 #
 #   bash scripts/evidence.sh                                          # learning rates, then every task
 #   bash scripts/evidence.sh --task mixed --arms grpo,seele --seeds 0,1 --jobs 2
+#   bash scripts/evidence.sh --check                                  # do the packed runs still give the tables and figures?
 source "$(dirname "$0")/lib/common.sh"
 
 task=all
@@ -16,6 +17,11 @@ fi
 run bash scripts/setup.sh
 # The simulator of the tables multiplies small matrices: two threads that wait for each other would take five times as long.
 export OPENBLAS_NUM_THREADS=1
+if [ "${1:-}" = --check ]; then
+    run python benchmarks/evidence/tables.py --check
+    run python benchmarks/evidence/leaderboard.py --check
+    exit
+fi
 # Learning rates take two passes: SFT's must be known before that of the RL after it.
 for each in $([ "$task" = all ] && echo tuning tuning mixed easy hard own easy_own hard_own again replication released milestones_mixed milestones_again milestones_factorial milestones_checker milestones_easy milestones_hard milestones_own milestones_hard_own methods_mixed methods_again methods_own countdown countdown_20 arc_1d arc_1d_20 || echo "$task"); do
     run python benchmarks/evidence/run.py "$each" "$@"

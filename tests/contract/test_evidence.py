@@ -294,8 +294,8 @@ def test_a_task_is_in_the_navigation_once_its_page_shows_a_run(evidence):
 
 def test_the_pages_and_the_learning_rates_are_what_the_stored_runs_give(evidence, monkeypatch):
     _, tables = evidence
-    # Simulating a stored run takes seconds: this test does not, the one of a single run does, and the release
-    # checklist does all (tables.py --check).
+    # Simulating a stored run takes seconds: this test does not, the one of a single run does, and CI does all
+    # (scripts/evidence.sh --check).
     page = (ROOT / "docs" / "evidence" / "mixed.md").read_text()
     shown = page.split("<!-- table prediction -->\n")[1].split("<!-- end -->")[0]
     monkeypatch.setattr(tables, "prediction_table", lambda task: shown)
