@@ -12,18 +12,19 @@ from typing import Any
 import ray
 
 from benchmarks.lengths import PROMPTS, ROUNDS, lengths_of_step, variant_of_step
-from seele_verl import rounds_worker
+from seele_verl.engine import completions
 from seele_verl.engine.client import generate_round
 from seele_verl.rollout_workers import RoundsManager
+from seele_verl.rounds_worker import RoundsWorker
 
 
-class ForcedRoundsWorker(rounds_worker.RoundsWorker):
+class ForcedRoundsWorker(RoundsWorker):
     """Our rollout worker under the settings of the step's variant."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.step, self.sampled = 0, Counter()
-        rounds_worker.generate_round = self._generate_round
+        completions.generate_round = self._generate_round
 
     async def _run_prompt(self, prompt: dict[str, Any], *args: Any, **kwargs: Any) -> None:
         if prompt["global_steps"] != self.step:

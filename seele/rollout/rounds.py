@@ -88,7 +88,6 @@ async def run_rounds(
     sample: Sampler,
     grade: Grader,
     round_sizes: Sequence[int],
-    quorum: float = 1.0,
     succeeded: Success = is_correct,
 ) -> list[Rollout]:
     """Roll out one problem round by round, letting the controller choose each round's hint.
@@ -101,13 +100,10 @@ async def run_rounds(
 
     Args:
         instance: The problem.
-        controller: Chooses the hints and observes the outcomes, those of a round's last rollouts when they
-            are graded.
+        controller: Chooses the hints and observes the outcomes.
         sample: Completes hinted prompts.
         grade: Compares answers.
         round_sizes: Rollouts of each round, at least one round; a round may also take all that are left.
-        quorum: Share in (0, 1] of the rollouts under a hint that the next round waits for. It waits for all
-            probes. The last round's rollouts are awaited together, because nothing follows.
         succeeded: Which rollouts are reported to the controller as correct.
 
     Returns:
@@ -117,34 +113,20 @@ async def run_rounds(
         ExceptionGroup: Errors of sampler, grader or controller. All tasks have then ended.
     """
     rollouts: list[Rollout] = []
-
-    async def roll_out(hinted: HintedRollouts, *, needed: int, enough: asyncio.Event) -> None:
-        graded = sample_and_grade(instance, hinted, sample=sample, grade=grade, quorum=needed)
-        async with aclosing(graded) as parts:
-            async for part in parts:
-                rollouts.extend(part)
-                await tell(controller, instance, hinted, part, succeeded)
-                enough.set()
-
     begun, total = 0, sum(round_sizes)
     try:
-        async with asyncio.TaskGroup() as tasks:
-            for round_index, size in enumerate(round_sizes):
-                if begun >= total:
-                    break
-                request = RoundRequest(
-                    instance.instance_id, round_index, instance.legal_hint_ratios, total - begun
-                )
-                plan = await controller.plan_round(request, num_rollouts=size)
-                hinted = divide_round(plan, round_index=round_index, begun=begun)
-                begun += sum(share.num_rollouts for share in plan)
-                enough_of_hint = []
-                for each in hinted:
-                    needed = each.share.num_awaited(quorum if begun < total else 1.0)
-                    enough_of_hint.append(asyncio.Event())
-                    tasks.create_task(roll_out(each, needed=needed, enough=enough_of_hint[-1]))
-                for enough in enough_of_hint:
-                    await enough.wait()
+        for round_index, size in enumerate(round_sizes):
+            if begun >= total:
+                break
+            request = RoundRequest(
+                instance.instance_id, round_index, instance.legal_hint_ratios, total - begun
+            )
+            plan = await controller.plan_round(request, num_rollouts=size)
+            hinted = divide_round(plan, round_index=round_index, begun=begun)
+            rollouts += await roll_out_round(
+                instance, hinted, controller=controller, sample=sample, grade=grade, succeeded=succeeded
+            )
+            begun += sum(share.num_rollouts for share in plan)
     finally:
         await controller.end_visit(instance.instance_id)
     return sorted(rollouts, key=lambda rollout: rollout.rollout_index)

@@ -35,14 +35,16 @@ from seele.rollout.templates import STOP_STRINGS
 from seele_eval.generation import EngineSettings, _sampling_params
 from seele_eval.prompts import Prompt
 from seele_models.tokenizer import byte_tokenizer
-from seele_verl import rounds_worker as module
+from seele_verl import rounds_worker
 from seele_verl.checks import cluster
 from seele_verl.checks.cluster import refuse_a_second_run, refuse_a_small_cluster, refuse_unfit_gpus
-from seele_verl.engine import weight_socket
+from seele_verl.engine import completions, weight_socket
 from seele_verl.engine.client import WATCH, generate_round
+from seele_verl.engine.completions import MAX_ATTEMPTS, CompletionClient
 from seele_verl.engine.replica import RoundServer
 from seele_verl.engine.stopping import StopAtError
-from seele_verl.rounds_worker import MAX_ATTEMPTS, RoundsWorker
+from seele_verl.response_grader import ResponseGrader
+from seele_verl.rounds_worker import RoundsWorker
 from seele_verl.runs.stopping import ASKED, RunStopped, has_stopped
 from seele_verl.runs.watchdog import LIFE
 from seele_verl.train import compose
@@ -270,28 +272,16 @@ def test_closing_the_stream_aborts_the_stragglers(client):
 # The rollout worker's retries
 
 
-class Worker:
-    """The part of ``RoundsWorker`` that samples."""
-
-    _sample = RoundsWorker._sample
-    _completion = RoundsWorker._completion
-    _finish = RoundsWorker._finish
-    _decode = RoundsWorker._decode
-
-    def __init__(self, client):
-        self.llm_client = client
-        self.tokenizer = SimpleNamespace(decode=lambda ids, **_: str(ids), eos_token_id=0)
-
-
 async def sampled(client, failures, quorum):
     await client.server.begin.remote(failures)
     request = {"prompt_ids": PROMPT, "sampling_params": {}, "max_tokens": 9, "seeds": [10, 11, 12]}
-    parts = Worker(client)._sample(request, session_id="problem", quorum=quorum, stop=(), watches=[None] * 3)
+    tokenizer = SimpleNamespace(decode=lambda ids, **_: str(ids), eos_token_id=0)
+    parts = CompletionClient(client, tokenizer).complete(request, session_id="problem", quorum=quorum)
     found = []
     await client.server.let.remote(11, 12)
-    async for completions, version in parts:
+    async for found_now, version in parts:
         assert version == 7
-        found.append({position: each.token_ids[-1] for position, each in completions.items()})
+        found.append({position: each.token_ids[-1] for position, each in found_now.items()})
         await client.server.let.remote(10)
     return found
 
@@ -421,11 +411,7 @@ def decode(ids, *, skip_special_tokens):
     return "".join(PIECES[i] for i in ids if not (skip_special_tokens and i in (END, MARK)))
 
 
-def worker():
-    made = object.__new__(module.RoundsWorker)
-    made.tokenizer = SimpleNamespace(decode=decode, eos_token_id=END)
-    made.llm_client = None
-    return made
+TOKENIZER = SimpleNamespace(decode=decode, eos_token_id=END)
 
 
 @pytest.mark.parametrize(
@@ -439,7 +425,7 @@ def worker():
 )
 def test_nothing_behind_a_stop_string_is_graded_in_validation(token_ids, stop, text, finish):
     output = SimpleNamespace(token_ids=token_ids, log_probs=None, stop_reason="completed", extra_fields={})
-    completion = worker()._completion(output, 4, stop, None)
+    completion = CompletionClient(None, TOKENIZER).completion(output, 4, stop, None)
     assert (completion.text, completion.finish) == (text, finish)
     assert completion.token_ids == tuple(token_ids)
 
@@ -454,18 +440,17 @@ def test_nothing_behind_a_stop_string_is_graded_in_validation(token_ids, stop, t
 )
 def test_only_what_stands_behind_the_thoughts_is_graded_where_asked_for(text, begins, graded):
     asked = []
-    made = worker()
-    made.begins_thinking = begins
 
     async def grade_rollout(text, instance, *, hint_steps):
         asked.append(text)
         return Grade(False, GradeReason.NO_ANSWER)
 
-    made.grader = SimpleNamespace(grade_rollout=grade_rollout)
+    answers = SimpleNamespace(grade_rollout=grade_rollout)
     for after_thinking in (True, False):
-        made.seele = SeeleConfig(method="luffy", reward=RewardConfig(after_thinking=after_thinking))
+        seele = SeeleConfig(method="luffy", reward=RewardConfig(after_thinking=after_thinking))
+        grade = ResponseGrader(seele, answers, TOKENIZER, begins_thinking=begins)
         completion = Completion(text=text, token_ids=(1,), log_probs=(0.0,), finish=Finish.STOP)
-        asyncio.run(made._grade(completion, None, hint_steps=0))
+        asyncio.run(grade(completion, None, hint_steps=0))
     assert asked == [graded, text]
 
 
@@ -477,30 +462,31 @@ def test_a_response_is_walked_behind_the_hint_that_it_continues(placement, corre
     instance = Instance(
         instance_id="1", data_source="", question="", steps=steps, answer="24", milestones=milestones
     )
-    made = worker()
-    made.tokenizer = byte_tokenizer()
-    made.seele = SeeleConfig(
-        method="grpo", credit=CreditConfig(stop=True), hints=HintConfig(placement=placement)
-    )
+    seele = SeeleConfig(method="grpo", credit=CreditConfig(stop=True), hints=HintConfig(placement=placement))
+    tokenizer = byte_tokenizer()
 
     async def grade_rollout(text, instance, *, hint_steps):
         return Grade(correct, GradeReason.CORRECT if correct else GradeReason.WRONG)
 
-    made.grader = SimpleNamespace(grade_rollout=grade_rollout)
+    def graded(completion, seele, *, hint_steps):
+        answers = SimpleNamespace(grade_rollout=grade_rollout)
+        grade = ResponseGrader(seele, answers, tokenizer, begins_thinking=False)
+        return asyncio.run(grade(completion, instance, hint_steps=hint_steps))
+
     text = " 12 + 16 = 48 clips.\n"
-    token_ids = tuple(made.tokenizer.encode(text))
+    token_ids = tuple(tokenizer.encode(text))
     completion = Completion(text=text, token_ids=token_ids, log_probs=(), finish=Finish.STOP)
     for hint_steps, is_flagged in ((0, True), (1, placement == "user")):
-        grade = asyncio.run(made._grade(completion, instance, hint_steps=hint_steps))
+        grade = graded(completion, seele, hint_steps=hint_steps)
         assert grade.is_flagged == is_flagged
         assert (grade.walk.first_error is not None) == (is_flagged and not correct)
     # Stopping does not wait for the line that takes it back, so a right response would have been stopped.
     text += "Wait, that is 28.\n"
-    token_ids = tuple(made.tokenizer.encode(text))
+    token_ids = tuple(tokenizer.encode(text))
     completion = dataclasses.replace(completion, text=text, token_ids=token_ids)
     for stop in (True, False):
-        made.seele = dataclasses.replace(made.seele, credit=CreditConfig(name="milestones", stop=stop))
-        grade = asyncio.run(made._grade(completion, instance, hint_steps=0))
+        credited = dataclasses.replace(seele, credit=CreditConfig(name="milestones", stop=stop))
+        grade = graded(completion, credited, hint_steps=0)
         assert (grade.walk.first_error, grade.is_flagged) == (None, correct and stop)
 
 
@@ -520,10 +506,10 @@ def test_the_engine_is_told_where_a_validated_response_ends(monkeypatch, stop):
             "max_tokens": 9,
             "seeds": [5],
         }
-        parts = worker()._sample(request, session_id="s", quorum=1, stop=stop, watches=[None])
+        parts = CompletionClient(None, TOKENIZER).complete(request, session_id="s", quorum=1, stop=stop)
         return [part async for part in parts]
 
-    monkeypatch.setattr(module, "generate_round", generate_round)
+    monkeypatch.setattr(completions, "generate_round", generate_round)
     asyncio.run(sample())
     ends = {"stop": ["User:"], "skip_special_tokens": False} if stop else {}
     assert told == [{"temperature": 0, "max_tokens": 9, "seed": 5, **ends}]
@@ -537,24 +523,29 @@ def test_only_validation_stops(monkeypatch):
         parts = sample(hint_steps=0, round_index=0, first_rollout=0, num_rollouts=1, quorum=1)
         return [part async for part in parts]
 
-    async def sample(*_, stop, **__):
+    async def complete(*_, stop=(), **__):
         asked.append(stop)
         raise RuntimeError("seen enough")
         yield
 
-    monkeypatch.setattr(module, "run_rounds", run_rounds)
+    monkeypatch.setattr(rounds_worker, "run_rounds", run_rounds)
     encoded = EncodedProblem(prompt_ids=[1], step_ids=[], moved_cuts=0)
-    monkeypatch.setattr(module, "encode_problem", lambda *_, **__: encoded)
-    made = worker()
-    made.seele, made.stop, made._sample = SeeleConfig(method="grpo"), ("User:",), sample
+    monkeypatch.setattr(rounds_worker, "encode_problem", lambda *_, **__: encoded)
+    made = object.__new__(RoundsWorker)
+    made.seele, made.stop, made.engine = (
+        SeeleConfig(method="grpo"),
+        ("User:",),
+        SimpleNamespace(complete=complete),
+    )
     made.source = build_source(made.seele.off_policy)
     made.rollout_config = SimpleNamespace(response_length=9, val_kwargs=SimpleNamespace(n=1))
-    made.controller = made.cache = None
+    made.grade = SimpleNamespace(walks=False)
+    made.tokenizer = made.run = made.controller = made.cache = None
     instance = Instance(instance_id="i", data_source="d", question="q", steps=(), answer="1")
     problem = {"uid": "u", "instance": instance, "global_steps": 1}
-    for validate in (True, False):
+    for roll_out in (made._validate_prompt, made._train_prompt):
         with pytest.raises(RuntimeError, match="seen enough"):
-            asyncio.run(made._roll_out(problem, {}, validate=validate))
+            asyncio.run(roll_out(problem, {}))
     assert asked == [("User:",), ()]
 
 
@@ -681,16 +672,15 @@ def test_a_request_that_comes_back_is_read_from_its_beginning(stop_at_error):
 
 
 def test_what_the_engine_wrote_behind_the_line_is_thrown_away():
-    worker = Worker(None)
-    worker.tokenizer = byte_tokenizer()
+    tokenizer = byte_tokenizer()
     text = "3a+2b+3=8\n8c+8=5\n\\bo"
     output = SimpleNamespace(
-        token_ids=worker.tokenizer.encode(text),
+        token_ids=tokenizer.encode(text),
         log_probs=[*range(len(text))],
         stop_reason="completed",
         extra_fields={},
     )
-    completion = worker._completion(output, 99, (), ErrorWatch(CHAIN, shown=0))
+    completion = CompletionClient(None, tokenizer).completion(output, 99, (), ErrorWatch(CHAIN, shown=0))
     assert (completion.text, completion.finish) == (text[:17], Finish.FLAGGED)
     assert len(completion.token_ids) == len(completion.log_probs) == 17
 

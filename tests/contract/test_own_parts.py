@@ -289,7 +289,7 @@ def test_a_fault_in_a_prompt_ends_the_run_at_the_trainers_next_look(monkeypatch,
     worker._prompts = {}
     worker.controller = SimpleNamespace(count_dropped_prompt=note_in(dropped))
     worker.seele, worker.source, worker.tokenizer = config, build_source(config.off_policy), None
-    worker._roll_out = lambda prompt, sampling, validate: give(worker)
+    worker._validate_prompt = worker._train_prompt = lambda prompt, sampling: give(worker)
     faults.watch_for_faults(rows, on_news=lambda: None, on_look=lambda: None)
 
     async def give(worker):
@@ -342,7 +342,7 @@ def test_any_other_failure_only_drops_the_prompt(monkeypatch, own):
     async def fail(*_, **__):
         raise RuntimeError("engine died")
 
-    worker._roll_out = fail
+    worker._train_prompt = fail
     news = []
     faults.watch_for_faults(rows, on_news=lambda: news.append(1), on_look=lambda: None)
     rows._sync_metadata_from_transfer_queue()

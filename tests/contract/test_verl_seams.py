@@ -9,7 +9,8 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from importlib.metadata import version
+from contextlib import nullcontext
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -25,6 +26,7 @@ from verl.protocol import DataProto
 from verl.trainer.ppo.ray_trainer import compute_advantage
 
 from seele.config import HintConfig, ImitationConfig, OffPolicyConfig, SeeleConfig
+from seele.errors import DependencyError
 from seele.methods import METHODS
 from seele.methods.advantage import group_advantages
 from seele.methods.baselines import build_baseline, group_of
@@ -34,7 +36,7 @@ from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Ins
 from seele.rollout.solutions import EncodedProblem
 from seele_verl import columns, off_policy
 from seele_verl.checks.verl_settings import LOSSES
-from seele_verl.compat import VERL, undecorated
+from seele_verl.compat import VERL, require_verl, undecorated
 from seele_verl.engine.model_runner import V2_ARCHITECTURES
 from seele_verl.protocol import training_rows
 from seele_verl.runs.checkpoints import saved_steps
@@ -64,10 +66,26 @@ def test_the_models_of_vllms_second_runner_are_those_that_it_names():
     assert set(V2_ARCHITECTURES) == DEFAULT_V2_MODEL_RUNNER_ARCHITECTURES
 
 
-def test_import_verl_is_the_released_package_also_from_our_root():
-    import verl
+@pytest.mark.parametrize(
+    ("installed", "error"),
+    [
+        (VERL, None),
+        ("0.10.0", f"verl 0.10.0 is installed, but .* runs on verl {VERL}"),
+        (None, "not installed"),
+    ],
+)
+def test_another_verl_or_none_is_refused_with_the_command_that_installs_it(monkeypatch, installed, error):
+    def version_of(name):
+        if installed is None:
+            raise PackageNotFoundError(name)
+        return installed
 
-    assert verl.__version__ == VERL
+    monkeypatch.setattr("seele_verl.compat.version", version_of)
+    refuses = (
+        pytest.raises(DependencyError, match=f"{error}.*bash scripts/setup.sh") if error else nullcontext()
+    )
+    with refuses:
+        require_verl()
 
 
 def test_a_prompt_is_one_coroutine_of_the_rollout_worker():
@@ -411,7 +429,7 @@ signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
 import ray
 from seele_verl.compat import kept_sigterm_handler
 with kept_sigterm_handler():
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
+    ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False)
     # Ray's own abort comes three seconds after the signal.
     threading.Timer(1, os.kill, (os.getpid(), signal.SIGTERM)).start()
     done = ray.remote(lambda: time.sleep(6)).remote()
@@ -684,7 +702,7 @@ def test_tokens_count_although_their_problem_was_cut(monkeypatch, tmp_path):
         async def end_visit(self, instance_id):
             pass
 
-    async def sample(request, **_):
+    async def complete(request, **_):
         if worker.sampled_first_round.is_set():
             worker.waits.set()
             await asyncio.Event().wait()
@@ -700,20 +718,20 @@ def test_tokens_count_although_their_problem_was_cut(monkeypatch, tmp_path):
     encoded = EncodedProblem(prompt_ids=[1, 2, 3, 4], step_ids=[], moved_cuts=0)
     monkeypatch.setattr(module, "encode_problem", lambda *_, **__: encoded)
     worker = object.__new__(module.RoundsWorker)
-    worker.cache = None
-    worker.config = SimpleNamespace(trainer=SimpleNamespace(default_local_dir=str(tmp_path)))
+    worker.cache, worker.run = None, tmp_path
     (tmp_path / LIFE).parent.mkdir()
     worker.seele = SeeleConfig(method="seele", hints=HintConfig(rounds=2, rollouts_per_prompt=4))
     worker.source = build_source(worker.seele.off_policy)
     worker.controller, worker.tokenizer = Controller(worker.seele), None
     worker.rollout_config = SimpleNamespace(response_length=9)
-    worker._sample, worker._grade = sample, grade
+    worker.engine, worker.grade = SimpleNamespace(complete=complete), grade
+    grade.walks = False
     worker.sampled_first_round, worker.waits = asyncio.Event(), asyncio.Event()
     instance = Instance(instance_id="i", data_source="d", question="q", steps=(), answer="1", level=1)
 
     async def cut():
         problem = {"uid": "u", "instance": instance, "global_steps": 1}
-        task = asyncio.create_task(worker._roll_out(problem, {}, validate=False))
+        task = asyncio.create_task(worker._train_prompt(problem, {}))
         await worker.waits.wait()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

@@ -35,12 +35,12 @@ ALL_MODELS = ("method=ppo", "actor_rollout_ref.actor.use_kl_loss=true")
 
 
 def change_worker(worker: Any, config: DictConfig) -> None:
-    before = read_settings(worker.config).reward
+    reward = read_settings(config).reward
+    if reward != worker.seele.reward:
+        worker.answers.close()
+        worker.answers = open_grader(reward)
     worker.config = config
     worker.apply_settings()
-    if worker.seele.reward != before:
-        worker.grader.close()
-        worker.grader = open_grader(worker.seele.reward)
 
 
 def change_controller(controller: Any, settings: SeeleConfig) -> None:

@@ -1,0 +1,89 @@
+"""The verdict on a response in training: its answer, and its walk along the milestones of its problem."""
+
+import dataclasses
+from functools import partial
+
+from seele.config import SeeleConfig
+from seele.hints import steers_on_milestones
+from seele.records import Completion, Finish, Grade, GradeReason, Instance
+from seele.reward.extract import text_after_thinking
+from seele.reward.function_grader import FunctionGrader, Grader
+from seele.reward.grader import reward_form
+from seele.reward.milestones import num_shown
+from seele.reward.walks import ErrorWatch, find_walk
+from seele.rollout.sampling import in_tokens
+from seele.rollout.templates import Tokenizer
+
+
+class ResponseGrader:
+    """Grades responses as ``seele.reward`` and ``seele.credit`` say (``seele.rollout.rounds.Grader``)."""
+
+    def __init__(
+        self, seele: SeeleConfig, answers: Grader, tokenizer: Tokenizer, *, begins_thinking: bool
+    ) -> None:
+        """Args:
+        seele: The run's settings.
+        answers: Grades answers.
+        tokenizer: The policy's.
+        begins_thinking: True if prompts open the thoughts, so that responses begin inside them.
+        """
+        self._seele, self._answers, self._tokenizer = seele, answers, tokenizer
+        self._begins_thinking = begins_thinking
+        self.walks = seele.credit.walks or steers_on_milestones(seele.hints.controller)
+        """True if responses are walked along the milestones of their problem."""
+
+    async def __call__(self, completion: Completion, instance: Instance, *, hint_steps: int) -> Grade:
+        """The verdict on a response whose prompt showed the first ``hint_steps`` steps; with its walk in
+        tokens where the problem has milestones.
+        """
+        grade = await self._verdict(completion, instance, hint_steps=hint_steps)
+        if not (self.walks and instance.milestones):
+            return grade
+        walk = partial(
+            find_walk(self._seele.credit.walk),
+            instance.milestones,
+            completion.text,
+            shown=_num_shown(instance, hint_steps),
+            hint=self._hint_before(instance, hint_steps),
+        )
+        seen = walk(correct=grade.correct)
+        # Only a right answer can excuse an error.
+        unaware = walk(correct=None) if grade.correct else seen
+        is_flagged = unaware.first_error is not None
+        if grade.correct and self._seele.credit.stop and not is_flagged:
+            # Stopping does not wait for a line that takes the one before back.
+            is_flagged = self.watch(instance, hint_steps).finds_error(completion.text)
+        decode = partial(self._tokenizer.decode, skip_special_tokens=True)
+        return dataclasses.replace(
+            grade, walk=in_tokens(seen, completion.token_ids, decode), is_flagged=is_flagged
+        )
+
+    def watch(self, instance: Instance, hint_steps: int) -> ErrorWatch:
+        """Return a watch at the beginning of a response to a problem with milestones."""
+        return ErrorWatch(
+            instance.milestones or (),
+            shown=_num_shown(instance, hint_steps),
+            walk=self._seele.credit.walk,
+            hint=self._hint_before(instance, hint_steps),
+        )
+
+    def _hint_before(self, instance: Instance, hint_steps: int) -> str:
+        """Return the hint that a response continues; empty where the user's turn has it."""
+        return "" if self._seele.hints.user_request else instance.hint(hint_steps)
+
+    async def _verdict(self, completion: Completion, instance: Instance, *, hint_steps: int) -> Grade:
+        reward = self._seele.reward
+        if reward.truncated_is_wrong and completion.finish is Finish.LENGTH:
+            return Grade(False, GradeReason.TRUNCATED)
+        if completion.finish is Finish.FLAGGED:
+            return Grade(False, GradeReason.WRONG)
+        text: str | None = completion.text
+        if reward.after_thinking:
+            text = text_after_thinking(completion.text, begun=self._begins_thinking)
+        grade = await self._answers.grade_rollout(text or "", instance, hint_steps=hint_steps)
+        return grade if isinstance(self._answers, FunctionGrader) else reward_form(grade, reward.format_score)
+
+
+def _num_shown(instance: Instance, hint_steps: int) -> int:
+    """Return how many of a problem's milestones the first steps of its solution state."""
+    return num_shown(instance.milestones or (), len(instance.hint(hint_steps)))
