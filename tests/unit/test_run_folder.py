@@ -498,6 +498,31 @@ def test_a_run_that_is_refused_after_it_began_to_start_is_as_before(tmp_path, mo
         assert not (tmp_path / undo.KEPT).exists()
 
 
+def test_a_refused_start_that_is_interrupted_as_it_puts_things_back_loses_nothing(tmp_path, monkeypatch):
+    for step in (2, 4):
+        save_checkpoint(tmp_path, step)
+    before = contents(tmp_path)
+    trainer = {"default_local_dir": str(tmp_path), "resume_mode": "disable", "resume_from_path": None}
+    config = OmegaConf.create({"trainer": trainer, "actor_rollout_ref": {"model": {"path": "base"}}})
+    replace, moved = Path.replace, []
+
+    def interrupted(path, target):
+        moved.append(path)
+        if len(moved) > 1:
+            raise KeyboardInterrupt
+        return replace(path, target)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt), undo.kept_until_training(config):
+        patch.setattr(Path, "replace", interrupted)
+        raise ConfigError("too few GPUs")
+    assert len(moved) == 2 and contents(tmp_path) != before
+    # Also where the next start is refused before it finds anything.
+    with pytest.raises(ConfigError), undo.kept_until_training(config):
+        assert prepare_start(config) is None
+        raise ConfigError("too few GPUs")
+    assert contents(tmp_path) == before
+
+
 def test_a_first_start_that_is_refused_leaves_its_card(tmp_path):
     trainer = {"default_local_dir": str(tmp_path), "resume_mode": "auto", "resume_from_path": None}
     with pytest.raises(ConfigError), undo.kept_until_training(OmegaConf.create({"trainer": trainer})):

@@ -30,7 +30,9 @@ def kept_until_training(config: DictConfig) -> Iterator[None]:
     Raises:
         ConfigError: As ``find_start``; nothing is changed.
     """
-    run, step = Path(config.trainer.default_local_dir).resolve(), find_start(config)
+    run = Path(config.trainer.default_local_dir).resolve()
+    _put_back(run)
+    step = find_start(config)
     let_go(run)  # of a killed start
     after = -1 if step is None else step
     models = models_after(run, after) if goes_back(config) else []
@@ -51,12 +53,25 @@ def kept_until_training(config: DictConfig) -> Iterator[None]:
             (run / KEPT).rename(run / COMES_BACK)
             for name in _REPLACED:
                 (run / name).unlink(missing_ok=True)
-            for path in (*removed, *replaced):
-                (run / COMES_BACK / path.relative_to(run)).rename(path)
-            shutil.rmtree(run / COMES_BACK)
+            _put_back(run)
         raise
     finally:
         let_go(run)
+
+
+def _put_back(run: Path) -> None:
+    """Put back what a refused start moved away. If that is interrupted, the next start goes on with it."""
+
+    def put(kept: Path, place: Path) -> None:
+        if not (kept.is_dir() and place.is_dir()):
+            kept.replace(place)
+            return
+        for each in [*kept.iterdir()]:
+            put(each, place / each.name)
+
+    if (run / COMES_BACK).is_dir():
+        put(run / COMES_BACK, run)
+        shutil.rmtree(run / COMES_BACK)
 
 
 def let_go(run: Path) -> None:
