@@ -20,7 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, wraps
 from hashlib import sha256
 from importlib.metadata import distributions
 from pathlib import Path
@@ -126,6 +126,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.path.is_relative_to(TESTS / marker):
                 item.add_marker(marker)
+                # Their fixtures train, and count with whichever test comes first.
+                item.add_marker(pytest.mark.timeout(2400))
         marked = [item for item in items if item.get_closest_marker(marker)]
         reason = missing() if marked else None
         if reason and marker in required:
@@ -186,6 +188,7 @@ def groups_are_composed_once() -> Iterator[None]:
             made.replace(file)
         return file.read_bytes()
 
+    @wraps(compose)
     def compose_once(config_name: str, overrides: Sequence[str] = ()) -> Any:
         parsed = OverridesParser.create().parse_overrides([*overrides])
         if any(each.key_or_group.startswith("hydra") or each.is_sweep_override() for each in parsed):

@@ -13,6 +13,8 @@ import pytest
 
 pytest.importorskip("verl.trainer", reason="verl is not installed")
 
+import hydra
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ReadonlyConfigError
 
@@ -106,6 +108,33 @@ INTERPOLATED = {
     "sft.save_freq": "${trainer.save_freq}",
 }
 """Defaults that follow another section; without it they are the dataclass's."""
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["seele.hints.rounds=2", "method=uft", "actor_rollout_ref.rollout.n=4", "trainer.logger=[console]"],
+        ["recipe=lze_baseline_qwen2.5-math-1.5b", "seele.seed=null", "seele.prompt.stop=[a,'b c']"],
+        ["+data.mine={a: 1}", "++trainer.nnodes=2", "~data.val_files", "hardware=cpu", "+trainer.own.deep=x"],
+        ["data=chains", "data.train_files=[a.parquet]", "seele.seed=1", "seele.seed=2"],
+    ],
+    ids=lambda overrides: overrides[0],
+)
+def test_the_suite_composes_what_hydra_does(monkeypatch, overrides):
+    """Every other test takes the composition of conftest.py, which composes groups once."""
+    of_the_suite = OmegaConf.to_yaml(compose(overrides))
+    monkeypatch.setattr(hydra, "compose", hydra.compose.__wrapped__)
+    assert of_the_suite == OmegaConf.to_yaml(compose(overrides))
+
+
+@pytest.mark.parametrize("overrides", [["seele.no_such_setting=1"], ["+seele.seed=1"], ["~data.nothing"]])
+def test_the_suite_refuses_what_hydra_does(monkeypatch, overrides):
+    with pytest.raises(HydraException) as of_the_suite:
+        compose(overrides)
+    monkeypatch.setattr(hydra, "compose", hydra.compose.__wrapped__)
+    with pytest.raises(HydraException) as real:
+        compose(overrides)
+    assert str(of_the_suite.value) == str(real.value)
 
 
 def test_the_yaml_and_the_dataclasses_have_the_same_keys_and_defaults():

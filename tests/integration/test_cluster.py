@@ -153,7 +153,6 @@ def over_both(train_command, tmp_path: Path) -> list[str]:
     return train_command(tmp_path / "run", *cluster, *lengths, *quiet, *passes)
 
 
-@pytest.mark.timeout(1800)
 @pytest.mark.skipif("SEELE_LONG" not in os.environ, reason="takes minutes and 10 GiB; SEELE_LONG=1 runs it")
 @pytest.mark.parametrize("loss", ["dies", "is cut off"])
 def test_a_run_over_two_nodes_goes_on_when_one_is_lost_and_comes_back(nodes, over_both, tmp_path, loss):
@@ -192,7 +191,6 @@ def test_a_run_over_two_nodes_goes_on_when_one_is_lost_and_comes_back(nodes, ove
     assert (tmp_path / "run" / "global_step_4" / "actor" / "model_world_size_2_rank_1.pt").exists()
 
 
-@pytest.mark.timeout(900)
 def test_a_node_with_another_run_folder_is_named_before_anything_starts(nodes, over_both, tmp_path):
     head, other, _ = nodes
     head.start_ray(head)

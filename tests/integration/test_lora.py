@@ -42,7 +42,6 @@ def runs(tmp_path_factory, train_command, finish, python) -> tuple[Path, Path]:
     return whole, resumed
 
 
-@pytest.mark.timeout(1200)
 def test_the_adapter_learns_and_reaches_the_engine(runs):
     first, second = rows_of(runs[0] / "metrics.jsonl")
     assert first["actor/grad_norm"] > 0 and second["actor/grad_norm"] > 0
@@ -83,7 +82,6 @@ def test_a_profile_of_the_step_is_in_the_run(runs):
     assert {"actor_compute_log_prob", "actor_update"} <= {event.get("name") for event in events}
 
 
-@pytest.mark.timeout(600)
 def test_the_merged_model_is_the_base_model_with_the_adapter(runs, base_model, finish, python):
     import torch
     from peft import PeftModel

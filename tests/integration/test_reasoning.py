@@ -76,7 +76,6 @@ def rows_of(path: Path) -> list[dict]:
     return [row for _, row in read_json_lines(path)]
 
 
-@pytest.mark.timeout(1200)
 def test_a_mixed_file_trains_with_an_arm_for_each_task_and_level(run):
     metrics = rows_of(run / "metrics.jsonl")
     assert [line["step"] for line in metrics] == list(range(1, STEPS + 1))

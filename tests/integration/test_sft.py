@@ -75,7 +75,6 @@ def resumed(sft_command, stopped, finish) -> str:
     return finish([*command, smaller], log=run / "logs" / "train.log")
 
 
-@pytest.mark.timeout(1200)
 def test_a_run_that_was_killed_and_stopped_goes_on_as_it_would_have_also_in_other_micro_batches(
     sft_command, stopped, resumed
 ):
@@ -157,7 +156,6 @@ def test_what_a_supervised_run_leaves(sft_command, resumed, finish, python):
     finish([sys.executable, "-m", "seele.cli.main", "report", str(run), "--out", str(run / "report")])
 
 
-@pytest.mark.timeout(600)
 def test_a_warm_start_is_trained_once(tmp_path, problems, base_model, finish, python):
     command = [
         *(python, "-m", "seele.cli.main", "model", "warm-start", str(base_model), "--out", str(tmp_path)),
@@ -176,7 +174,6 @@ def test_a_warm_start_is_trained_once(tmp_path, problems, base_model, finish, py
     assert (folder / "model.safetensors").stat().st_mtime_ns == before
 
 
-@pytest.mark.timeout(1200)
 def test_two_stages_share_no_problem_and_count_what_both_cost(tmp_path, supervised_command, finish, problems):
     run = tmp_path / "sft_rl"
     sft = ("seele.sft.epochs=1", "seele.sft.batch_size=4", "seele.sft.share=0.6")

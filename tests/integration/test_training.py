@@ -140,7 +140,6 @@ def by_problem(rows: list[dict], **conditions) -> dict[str, list[dict]]:
     return problems
 
 
-@pytest.mark.timeout(1800)
 def test_a_run_goes_on_by_itself_and_saves_when_it_is_told_to_stop(run, restarted, resumed):
     _, said = restarted
     assert re.search(
@@ -392,7 +391,6 @@ def hint_reliance(run: Path, model_folder: Path, problems: Path) -> float:
     return fmean(differences)
 
 
-@pytest.mark.timeout(1200)
 @pytest.mark.usefixtures("package", "resumed")
 def test_a_new_hint_method_from_simulation_to_comparison(
     run, tmp_path, train_command, finish, python, base_model, problems

@@ -99,7 +99,6 @@ def test_104_simulates_and_trains(follow):
     assert not ALL or len(steps_of(folder / "run")) == 2
 
 
-@pytest.mark.timeout(1200)
 def test_105_makes_three_broken_runs(follow):
     folder, _ = follow("105", steps=2)
     first, second, third = (steps_of(folder / "runs" / run)[-1] for run in ("first", "second", "third"))
@@ -107,7 +106,6 @@ def test_105_makes_three_broken_runs(follow):
     assert second["accuracy/mean"] < 0.1 and third["val/accuracy/chains/heldout"] > 0.3
 
 
-@pytest.mark.timeout(1200)
 def test_106_compares(follow):
     folder, _ = follow("106")
     assert "| tokens generated | seele |" in (folder / "comparison/comparison.md").read_text()

@@ -27,7 +27,6 @@ def rows_of(path: Path) -> list[dict]:
     return [row for _, row in read_json_lines(path)]
 
 
-@pytest.mark.timeout(1800)
 def test_two_ranks_train_and_their_checkpoint_merges(tmp_path, train_command, finish, python, monkeypatch):
     run = tmp_path / "two"
     shutil.copytree(EXAMPLE, folder := tmp_path / "own_data")

@@ -690,6 +690,31 @@ def test_a_warm_start_of_a_made_model_is_found_again(tmp_path):
     assert make_warm_start(tmp_path, wish) == made
 
 
+@pytest.mark.usefixtures("composed")
+def test_a_warm_start_that_fails_leaves_no_model_and_goes_on_with_its_run(tmp_path, monkeypatch):
+    wish, called = warm_start_of(tmp_path), []
+    outcomes = iter([1, 0, 1, 0, 0])  # training, training and export, both again
+
+    def run_module(module, arguments, *, stdout):
+        called.append(module)
+        if module == "seele_verl.train":
+            [run] = [each.split("=")[1].strip("'") for each in arguments if "default_local_dir=" in each]
+            (Path(run) / f"trained_{len(called)}").touch()
+        else:
+            assert (Path(arguments[1]) / "trained_1").exists(), "the run of the first call"
+            Path(arguments[-1]).mkdir()
+        return next(outcomes)
+
+    monkeypatch.setattr(warm_start, "run_module", run_module)
+    made = tmp_path / "out" / f"model-warm-{warm_start.fingerprint(wish)}"
+    for module in ("seele_verl.train", "seele.cli.main"):
+        with pytest.raises(CheckpointError, match=rf"python -m {module} failed \(status 1\)"):
+            make_warm_start(tmp_path / "out", wish)
+        assert called[-1] == module and not made.exists()
+    assert make_warm_start(tmp_path / "out", wish) == made
+    assert [*(tmp_path / "out").iterdir()] == [made], "nothing is left behind"
+
+
 @pytest.mark.parametrize("lacks", ["model", "problems"])
 def test_a_warm_start_without_its_model_or_problems_is_refused(tmp_path, lacks, capsys):
     wish = warm_start_of(tmp_path)

@@ -123,6 +123,14 @@ def test_a_failure_that_may_pass_says_whether_it_can_have_cost_anything(server, 
     assert raised.value.is_unpaid is is_unpaid
 
 
+def test_a_reply_without_end_is_not_read_whole(server, monkeypatch):
+    monkeypatch.setattr("seele.endpoint.http._LONGEST_REPLY_BYTES", 100_000)
+    server.failures = [(200, "x" * 300_000)]
+    with pytest.raises(PassingError, match="a reply of more than 100000 bytes") as raised:
+        ask(server)
+    assert not raised.value.is_unpaid
+
+
 def test_where_nobody_listens_nothing_is_paid(server):
     server.close()
     with pytest.raises(PassingError) as raised:
