@@ -38,9 +38,11 @@ BY = (
 )
 HEAD = """# Leaderboard
 
-Un-hinted accuracy on held-out problems at equal cost: the rank of an arm among those of the task,
-its accuracy, and in points its paired difference from `grpo` (`grpo-n8` on the tasks of milestones)
-with a 95 % interval over seeds.
+Un-hinted accuracy on held-out problems at equal cost: the rank of an arm on the task, its accuracy,
+and in points its paired difference from `grpo` (`grpo-n8` on the tasks of milestones) with a 95 %
+interval over seeds.
+Arms are ranked by that difference; one with fewer than three seeds in common with `grpo` has no
+rank.
 Arms are sorted by the number of tasks on which that interval lies above zero, of those that have
 one, then by the mean difference.
 An arm that a task takes over from another one counts there only.
@@ -117,7 +119,7 @@ def remark(
     task: str, cost: str, added: Mapping[str, Sequence[Path]], comparison: Comparison, found: Result
 ) -> None:
     """Print what the column does not say of the added arms: those that it lacks, a budget that they set, and
-    how their conditions differ from those of the reference.
+    how their conditions and seeds differ from those of the reference.
     """
     own = [folder.as_posix() for folders in added.values() for folder in folders]
     lines = [
@@ -127,6 +129,11 @@ def remark(
     ]
     if found.budget_set_by in own:
         lines.append(f"{found.budget_set_by} ends first, so all arms are compared at {amount(found.budget)}")
+    lines += [
+        f"{arm} has no seed in common with {comparison.reference}, so there is no difference and no rank"
+        for arm in added
+        if arm in found.arms and found.arms[arm].difference is None
+    ]
     lines = [f"{task}, equal {COSTS[cost].title}: {line}." for line in lines]
     if cost == BY[0]:
         shown = {
@@ -202,10 +209,15 @@ def table(results: Mapping[str, Result]) -> str:
     for task, of_task in results.items():
         lenders = load_plan()["tasks"][task].get("beside", ())
         lent = {arm for lender in lenders for arm in stored_runs(lender, [*of_task.arms])}
-        ranked = sorted(of_task.arms, key=lambda arm: -of_task.arms[arm].accuracy.mean)
-        for rank, arm in enumerate(ranked, start=1):
-            found = of_task.arms[arm]
-            cells[arm][task] = f"{rank}: {share(found.accuracy.mean)}"
+        gains_of_task = {reference_of(task): 0.0} | {
+            arm: found.difference.mean
+            for arm, found in of_task.arms.items()
+            if found.difference is not None and found.difference.t_interval_95 is not None
+        }
+        ranked = sorted(gains_of_task, key=lambda arm: -gains_of_task[arm])
+        for arm, found in of_task.arms.items():
+            rank = f"{ranked.index(arm) + 1}: " if arm in ranked and len(ranked) > 1 else ""
+            cells[arm][task] = f"{rank}{share(found.accuracy.mean)}"
             if (difference := found.difference) is None:
                 continue
             interval = ""

@@ -2,7 +2,7 @@
 
     python benchmarks/evidence/pretrained.py tuning     # the learning rate, and an adapter
     python benchmarks/evidence/pretrained.py compare    # all arms; or --arms grpo seele --seeds 0
-    python benchmarks/evidence/pretrained.py table      # tables and figure of the page, from the stored runs
+    python benchmarks/evidence/pretrained.py table      # tables of the page, from the stored runs
 
 It needs what scripts/recipes/smollm2_gsm8k.sh makes before training (ONLY=curves). A run is an ordinary run
 of ``seele_verl.train`` in runs/evidence/. Its last model answers the first 500 held-out problems without a
@@ -23,15 +23,12 @@ from statistics import fmean
 
 from archive import read, read_scores, run_names
 from run import WORK, run_modules, store
-from tables import stored_runs, with_tables
+from tables import with_tables
 
 from seele.maths.tables import markdown_table
-from seele.report.comparison.analysis import compare
-from seele.report.comparison.figures import draw_figures
 
 TASK = "pretrained"
 PAGE = Path(__file__).parents[2] / "docs" / "evidence" / "pretrained.md"
-FIGURE = PAGE.parents[1] / "figures" / "pretrained.png"
 PROBLEMS = Path("data/prepared/gsm8k_smollm2")
 MODELS = {"as_it_comes": "models/smollm2-135m", "warm": "models/smollm2-135m-warm"}
 COMMON = (
@@ -155,16 +152,9 @@ def tuning_table() -> str:
 
 
 def contents() -> dict[Path, bytes]:
-    """Return the page with updated tables, and its figure."""
+    """Return the page with updated tables."""
     made = {"pretrained": table() + "\n", "pretrained-tuning": tuning_table() + "\n"}
-    files = {PAGE: with_tables(PAGE.read_text(encoding="utf-8"), made).encode()}
-    # Supervised training generates nothing.
-    stored = stored_runs(TASK, [arm for arm in ARMS if arm != "sft"])
-    labels = {folder: f"{folder.as_posix()}={arm}" for arm, found in stored.items() for folder in found}
-    if labels:
-        compared = compare([*labels], labels=[*labels.values()], costs=["tokens_generated"], read=read)
-        files[FIGURE] = draw_figures(compared)["tokens_generated"]
-    return files
+    return {PAGE: with_tables(PAGE.read_text(encoding="utf-8"), made).encode()}
 
 
 def table() -> str:

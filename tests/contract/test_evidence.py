@@ -548,22 +548,29 @@ def test_the_leaderboard_is_what_the_stored_runs_give_and_takes_a_run_of_ones_ow
         archive.unpack(stored[f"seele-n8/seed_{name[-1]}"], tmp_path / name)
         lines = (tmp_path / name / "metrics.jsonl").read_text().splitlines(keepends=True)
         (tmp_path / name / "metrics.jsonl").write_text("".join(lines[: int(share_kept * len(lines))]))
+    archive.unpack(stored["seele-n8/seed_0"], tmp_path / "other_0")
+    card = tmp_path / "other_0" / "run_card.json"
+    card.write_text(json.dumps(json.loads(card.read_text()) | {"seed": 41}))
     page = tmp_path / "page.md"
-    added = [f"--add=mixed/{name[:-2]}={tmp_path}/{name}" for name in ("mine_0", "mine_1", "short_0")]
+    names = ("mine_0", "mine_1", "short_0", "other_0")
+    added = [f"--add=mixed/{name[:-2]}={tmp_path}/{name}" for name in names]
     monkeypatch.setattr("sys.argv", ["leaderboard.py", f"--out={page}", *added])
     leaderboard.main()
     remarks = capsys.readouterr().err
     assert "mixed, equal tokens generated: short is not compared, because a run of it spent too" in remarks
     assert f"mixed, equal tokens generated: {tmp_path}/mine_1 ends first, so all arms are" in remarks
-    assert "mixed: Fewer than 3 seeds, so no interval: mine (2)." in remarks
+    assert "mixed: Fewer than 3 seeds, so no interval: mine (2), other (1)." in remarks
+    said = "mixed, equal tokens generated: other has no seed in common with grpo, so there is no difference"
+    assert said in remarks
     assert re.search(f"mixed: Not the same rollouts of a prompt: .*{tmp_path}/mine_0", remarks)
     assert "seele_paper" not in remarks
-    mine, theirs = (
+    mine, theirs, other = (
         next(line for line in page.read_text().splitlines() if line.startswith(f"| `{arm}`"))
-        for arm in ("mine", "seele-n8")
+        for arm in ("mine", "seele-n8", "other")
     )
-    # Two of its five seeds, on one task.
-    assert mine.count("%") == 1 and theirs.count("%") > 1
+    # Two of its five seeds, on one task: too few for a rank.
+    assert re.findall(r"\| (\d+: )?\d+\.\d % \(\+\d+\.\d\) ", mine) == [""] and theirs.count("%") > 1
+    assert re.findall(r"\| (\d+: )?\d+\.\d % \|", other) == [""]
     monkeypatch.setattr("sys.argv", ["leaderboard.py", "--add=mixd/mine=nowhere"])
     with pytest.raises(SystemExit):
         leaderboard.main()

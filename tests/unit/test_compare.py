@@ -619,14 +619,40 @@ def test_every_setting_of_the_method_that_differs_within_an_arm_is_named(tmp_pat
         assert f"Not the same {key} within the arm mine: {values}." in notes, key
 
 
-def test_learning_rates_that_differ_within_an_arm_are_named(tmp_path):
-    key = "actor_rollout_ref.actor.optim.lr"
+def test_whatever_decides_what_a_run_learns_is_named_if_it_differs_within_an_arm(tmp_path):
+    changes = {
+        "actor_rollout_ref.actor.optim.lr": (0.001, 0.0001),
+        "actor_rollout_ref.actor.entropy_coeff": (0, 0.05),
+        "actor_rollout_ref.rollout.temperature": (1.0, 0.6),
+        "actor_rollout_ref.model.lora_rank": (0, 32),
+        "algorithm.norm_adv_by_std_in_grpo": (True, False),
+        "seele.sft.epochs": (1, 2),
+    }
+    of_one_run = {"data.seed": (0, 1), "trainer.default_local_dir": ("runs/0", "runs/1")}
     one, other = (
-        make_run(tmp_path / f"{seed}", straight(0.1, 0.3), seed=seed, settings={key: rate})
-        for seed, rate in enumerate((1e-3, 1e-4))
+        make_run(
+            tmp_path / f"{seed}",
+            straight(0.1, 0.3),
+            seed=seed,
+            settings={key: values[seed] for key, values in (changes | of_one_run).items()},
+        )
+        for seed in range(2)
     )
-    note = f"Not the same {key} within the arm grpo: 0.001 in {one}; 0.0001 in {other}."
-    assert note in notes_of(one, other)
+    notes = [note for note in notes_of(one, other) if "within the arm" in note]
+    assert sorted(notes) == sorted(
+        f"Not the same {key} within the arm grpo: {first} in {one}; {second} in {other}."
+        for key, (first, second) in changes.items()
+    )
+
+
+def test_averages_that_begin_late_and_unequal_distances_between_validations_are_named(tmp_path):
+    early, late = straight(0.1, 0.3), dict.fromkeys((5, 10), 0.3)
+    often = make_run(tmp_path / "often", early, settings={"trainer.test_freq": 5})
+    rare = make_run(tmp_path / "rare", late, method="seele", settings={"trainer.test_freq": 10})
+    notes = notes_of(often, rare, costs=["tokens_generated"])
+    assert f"Averages by tokens_generated begin at 500, where {rare} was first validated ({SPLIT})." in notes
+    assert f"Not the same number of steps between validations: 5 in {often}; 10 in {rare}." in notes
+    assert not any("Averages" in note for note in notes_of(often))
 
 
 def test_other_settings_tell_arms_apart_on_request(tmp_path):

@@ -16,10 +16,9 @@ from seele.maths.irt import Array
 from seele.report.comparison.curves import COSTS, Curve, make_curve, spent
 from seele.report.comparison.results import MIN_SEEDS, Comparison, Result, compare_arms
 from seele.report.comparison.runs import (
-    ONLY_NOTED,
     ComparedRun,
+    decisive_keys,
     has_setting,
-    keys_of_arms,
     read_arms,
     read_compared,
     value_of,
@@ -76,6 +75,7 @@ def compare(
     curves: dict[str, dict[str, dict[str, dict[int, Curve]]]] = {}
     results: dict[str, dict[str, Result]] = {}
     left_out: dict[str, list[str]] = {}
+    begun_late: dict[str, list[str]] = {}
     for split, cost in itertools.product(splits, totals):
         by_folder = {run.folder: _curve(run, split, totals[cost][run.folder]) for run in runs}
         if obstacle := _obstacle(by_folder):
@@ -85,6 +85,10 @@ def compare(
             arm: {seed: by_folder[run.folder] for seed, run in by_seed.items()}
             for arm, by_seed in arms.items()
         }
+        latest = max(by_folder, key=lambda folder: by_folder[folder].first)
+        if (begin := by_folder[latest].first) > min(curve.first for curve in by_folder.values()):
+            said = f"Averages by {cost} begin at {begin:,.0f}, where {latest} was first validated"
+            begun_late.setdefault(said, []).append(split)
         shortest = _ends_first(by_folder)
         if budget is not None:
             _check_budget(budget, by_folder, shortest)
@@ -96,7 +100,7 @@ def compare(
             accuracy=accuracy,
             reference=reference,
         )
-    notes += [f"{obstacle} ({', '.join(where)})." for obstacle, where in left_out.items()]
+    notes += [f"{said} ({', '.join(where)})." for said, where in (left_out | begun_late).items()]
     notes += notes_on_splits
     if not results:
         raise ConfigError(f"these runs cannot be compared by any cost: {' '.join(notes)}")
@@ -215,6 +219,7 @@ CONDITIONS = {
     "rollouts of a prompt": "seele.hints.rollouts_per_prompt",
     "prompts of an update": "actor_rollout_ref.actor.ppo_mini_batch_size",
     "updates on the same rollouts": "actor_rollout_ref.actor.ppo_epochs",
+    "number of steps between validations": "trainer.test_freq",
 }
 """Settings that should agree between runs, by description, besides base model and training data."""
 
@@ -247,11 +252,10 @@ def caveats(arms: Mapping[str, Mapping[int, ComparedRun]]) -> list[str]:
 
 
 def _differences_within(arm: str, runs: Sequence[ComparedRun]) -> list[str]:
-    """Notes on settings of the method in which the arm's runs differ, as ``by`` and ``labels`` allow."""
-    keys = [*keys_of_arms([run.contents for run in runs]), *ONLY_NOTED]
+    """Notes on settings in which the arm's runs differ beside their seeds."""
     notes = []
-    for key in keys:
-        if key not in CONDITIONS.values():
+    for key in decisive_keys([run.contents for run in runs]):
+        if not key.startswith((*TRAINING_DATA.values(), *CONDITIONS.values())):
             values = {
                 run.folder: value_of(run.contents, key) for run in runs if has_setting(run.contents, key)
             }

@@ -4,7 +4,8 @@ An arm is a method with its settings; its runs differ in their seeds.
 """
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,14 @@ TOLD_APART_BY = (
 )
 """Sections whose settings split a method's runs into arms if they differ."""
 
-ONLY_NOTED = (
-    *("seele.hints.request", "seele.credit.request", "seele.loss_terms"),
-    *("actor_rollout_ref.actor.optim.lr", "seele.sft.learning_rate", "seele.sft.epochs", "seele.sft.share"),
-)
-"""Settings that split no arm by themselves: a comparison notes where an arm's runs differ in them."""
+TEXTS = ("seele.hints.request", "seele.credit.request")
+"""Settings of these sections that split no arm, because they are too long for its name."""
+
+DECISIVE = ("algorithm", "actor_rollout_ref", "critic", "data", "reward", "seele")
+"""Sections that decide what a run learns: a comparison notes where an arm's runs differ in them."""
+
+_OF_ONE_RUN = re.compile(r"(seed|path|files|record|served_model_name)$")
+"""Settings in which the runs of an arm may differ: seeds, places, and data that is compared by itself."""
 
 UNSET = "null"
 
@@ -160,7 +164,22 @@ def keys_of_arms(runs: Collection[RunFolder]) -> list[str]:
         for run in runs
         for name in run.setting(section) or ()
     )
-    return [key for key in dict.fromkeys(keys) if key not in ONLY_NOTED]
+    return [key for key in dict.fromkeys(keys) if key not in TEXTS]
+
+
+def decisive_keys(runs: Collection[RunFolder]) -> list[str]:
+    """Dotted keys of the settings of ``DECISIVE`` that any of the runs has, but for seeds and places."""
+    found = (key for run in runs for section in DECISIVE for key in _keys(section, run.setting(section)))
+    return [key for key in dict.fromkeys(found) if not _OF_ONE_RUN.search(key)]
+
+
+def _keys(key: str, value: Any) -> Iterator[str]:
+    """The dotted keys of a section's settings, those of the sections in it included."""
+    if isinstance(value, Mapping) and value:
+        for name, inner in value.items():
+            yield from _keys(f"{key}.{name}", inner)
+    else:
+        yield key
 
 
 def has_setting(run: RunFolder, key: str) -> bool:
