@@ -7,8 +7,7 @@ never searched this way, because a truncated answer is not replaced by an earlie
 The rules, on the text without Markdown's ``**`` and backticks:
 
 1. The answer follows the last ``answer is``, ``answers are``, ``answer:`` or ``answer =`` (on the next line
-if
-   nothing follows on the same one), up to the end of its sentence. A sentence that begins with "not", or
+   if nothing follows on the same one), up to the end of its sentence. A sentence that begins with "not", or
    without a digit, formula or operator, such as "The answer is wrong.", states nothing, and the phrase before
    it counts.
 2. If a sentence begins with a number or a formula, followed by at most a unit or a remark, that number or

@@ -272,8 +272,7 @@ def stop_strings(template: str, tokenizer: Tokenizer | None) -> tuple[str, ...]:
     """The strings that end a response under ``template``; empty if only the end of the sequence does.
 
     For ``chat`` it is the text that the tokenizer's template writes after an answer. Without a tokenizer it
-    is
-    empty: a chat server ends its own turns.
+    is empty: a chat server ends its own turns.
     """
     if template != CHAT:
         return STOP_STRINGS.get(template, ())
