@@ -40,6 +40,8 @@ def _read(path: Path) -> str:
 
 
 CPU_INFO = Path("/proc/cpuinfo")
+LEAST_CAPABILITY = (8, 0)
+"""Least compute capability of a GPU: bfloat16 and flash attention's kernels need Ampere (A100) or newer."""
 
 
 def computes_in_bfloat16() -> bool:

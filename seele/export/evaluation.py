@@ -7,11 +7,9 @@ from typing import Any
 
 import yaml
 
-from seele.data.storage.files import file_sha256
+from seele.data.storage.files import file_sha256, weight_files
 from seele.export.base_model import BaseModel, Licence
 from seele.report.run_folder import ScoreLine, read_evaluation
-
-WEIGHTS = ("*.safetensors", "*.bin")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +44,6 @@ def find_evaluations(run: Path, model: Path, *, step: int | None) -> tuple[list[
         elif scores:
             found.append(Evaluation(scores=scores, conditions=conditions))
     return found, notes
-
-
-def weight_files(model: Path) -> list[Path]:
-    """The files that hold weights, sorted by name."""
-    return sorted(file for pattern in WEIGHTS for file in model.glob(pattern))
 
 
 def score_lines(evaluations: Sequence[Evaluation]) -> list[tuple[ScoreLine, Mapping[str, Any]]]:

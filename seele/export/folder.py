@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seele.data.storage.files import file_sha256
+from seele.data.storage.files import file_sha256, weight_files
 from seele.errors import CheckpointError, ConfigError
 from seele.export.base_model import find_base_model, find_licence, licence_files
 from seele.export.card import CardFacts, render_card
-from seele.export.evaluation import find_evaluations, weight_files
+from seele.export.evaluation import find_evaluations
 from seele.export.prompt import read_prompt_form
 from seele.export.training import changed_settings, describe_training_files, read_progress, read_stages
 from seele.report.run_folder import MERGED, STEP_FILE, read_run, read_step

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from seele.data.storage.files import weight_files
 from seele.errors import DataError, DependencyError
 from seele.host import check_bfloat16
 from seele.records import Finish
@@ -79,7 +80,7 @@ def find_weights(model: Path) -> list[Path]:
         raise DataError(
             f"{model}: holds no config.json; an FSDP checkpoint must be merged first (scripts/eval.sh)"
         )
-    weights = sorted(model.glob("*.safetensors")) or sorted(model.glob("*.bin"))
+    weights = weight_files(model)
     if not weights:
         raise DataError(f"{model}: holds no weights (*.safetensors or *.bin)")
     return weights

@@ -274,7 +274,10 @@ def test_a_folder_is_a_model(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"dtype": "bfloat16", "tie_word_embeddings": True}))
     with pytest.raises(ConfigError, match="allowed are a folder"):
         needs.find_model(str(tmp_path))
-    (tmp_path / "model.safetensors").write_bytes(bytes(2000))
+    (tmp_path / "pytorch_model.bin").write_bytes(bytes(4000))
+    assert needs.find_model(str(tmp_path)).parameters == 2000
+    for name in ("model.safetensors", "consolidated.safetensors"):
+        (tmp_path / name).write_bytes(bytes(2000))
     assert needs.find_model(str(tmp_path)) == needs.ModelSize(parameters=1000, is_tied=True)
     (tmp_path / "config.json").write_text(json.dumps({"torch_dtype": "int8"}))
     with pytest.raises(ConfigError, match="'int8'"):

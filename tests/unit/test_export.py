@@ -258,6 +258,17 @@ def test_the_hubs_own_reader_understands_the_card(run):
     assert (result.dataset_type, result.metric_value) == ("openai/gsm8k", 41.23)
 
 
+def test_files_that_an_evaluation_does_not_load_do_not_hide_its_scores(run):
+    def with_older_weights(run, step):
+        merged = Merger()(run, step)
+        (merged / "pytorch_model.bin").write_bytes(WEIGHTS)
+        return merged
+
+    write(run / "eval" / "scores.json", scores())
+    notes, card, _ = make(run, merger=with_older_weights)
+    assert "41.2" in card and not any("not measured" in note for note in notes)
+
+
 @pytest.mark.parametrize("measured", [None, b"weights of step 2"], ids=["nothing", "other weights"])
 def test_a_model_that_was_not_evaluated_is_said_to_be_so_with_the_command_that_does_it(run, measured):
     if measured:

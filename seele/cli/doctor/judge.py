@@ -7,6 +7,7 @@ from typing import Literal
 
 from seele.cli.doctor.facts import Machine
 from seele.cli.doctor.needs import PRESETS, ModelSize, Needs, least_memory
+from seele.host import LEAST_CAPABILITY
 
 Verdict = Literal["yes", "warning", "no"]
 
@@ -39,8 +40,6 @@ PINS: Mapping[str, Mapping[str, str]] = {
 """Packages that training imports, at the versions of requirements-cpu.txt and requirements.txt."""
 OTHER_PACKAGES = ("datasets", "httpx", "reasoning-gym", "math-verify", "wandb")
 
-LEAST_CAPABILITY = (8, 0)
-"""bfloat16 and the kernels of flash attention need Ampere (A100) or newer."""
 LEAST_DRIVER: Mapping[int, int] = {12: 525, 13: 580}
 """Driver by CUDA's major version (docs.nvidia.com/deploy/cuda-compatibility, minor-version compatibility)."""
 CUDA_OF_GPU_STACK = 13

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from seele.cli.doctor.facts import GIB
+from seele.data.storage.files import distinct_weight_files
 from seele.errors import ConfigError
 from seele.maths.model_shapes import SHAPES, SHAPES_OF_PRESETS
 
@@ -65,26 +66,21 @@ def least_memory(size: ModelSize, *, gpus: int, nodes: int = 1, offload_policy: 
     return Needs(gpu_gib=per_gpu * bytes_of, host_gib=max(loading, training) * bytes_of)
 
 
-def weight_files(folder: Path) -> list[Path]:
-    """Return a model's safetensors files without Mistral's ``consolidated``, which hold the weights again."""
-    return [path for path in folder.glob("*.safetensors") if not path.name.startswith("consolidated")]
-
-
 def find_model(name: str) -> ModelSize:
     """Return the size of the preset ``name``, or of the model in the folder ``name``.
 
     Raises:
-        ConfigError: If it is neither, or the folder lacks config.json or safetensors files.
+        ConfigError: If it is neither, or the folder lacks config.json or weights.
     """
     if name in PRESETS:
         return PRESETS[name]
     folder = Path(name)
     config = folder / "config.json"
-    weights = weight_files(folder)
+    weights = distinct_weight_files(folder)
     if not config.is_file() or not weights:
         raise ConfigError(
-            f"--model: got {name!r}; allowed are a folder with config.json and *.safetensors, or one of "
-            f"{list(PRESETS)}"
+            f"--model: got {name!r}; allowed are a folder with config.json and *.safetensors (else *.bin), "
+            f"or one of {list(PRESETS)}"
         )
     try:
         settings: dict[str, Any] = json.loads(config.read_text(encoding="utf-8"))

@@ -174,6 +174,16 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def weight_files(model: Path) -> list[Path]:
+    """Return the weight files of a Hugging Face folder, sorted by name: safetensors files, else ``.bin``."""
+    return sorted(model.glob("*.safetensors")) or sorted(model.glob("*.bin"))
+
+
+def distinct_weight_files(model: Path) -> list[Path]:
+    """Return ``weight_files`` without Mistral's ``consolidated``, which hold the weights again."""
+    return [file for file in weight_files(model) if not file.name.startswith("consolidated")]
+
+
 def read_yaml(path: Path) -> dict[str, Any]:
     """Return the keys and values of a YAML file of settings.
 

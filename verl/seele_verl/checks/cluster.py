@@ -19,13 +19,13 @@ from omegaconf import DictConfig
 
 from seele.data.storage.files import file_sha256
 from seele.errors import ConfigError
+from seele.host import LEAST_CAPABILITY
 from seele_verl.runs.card import RUN_CARD
 from seele_verl.runs.stopping import heed_before_training
 from seele_verl.runs.watchdog import show_life
 
 # CPUs that verl reserves in Ray with each GPU (ResourcePoolManager's max_colocate_count).
 CPUS_PER_GPU = 3
-MIN_CAPABILITY = (8, 0)
 LOCAL = "local"
 """Ray's address for a cluster that the run starts itself."""
 WAIT_S = 900
@@ -44,7 +44,7 @@ def check_capability(capability: tuple[int, int] | None, *, node: str) -> None:
             f"trainer.device: 'cuda', but torch sees no GPU on {node}, or one with too old a driver; "
             "run `seele doctor` there for details"
         )
-    if capability < MIN_CAPABILITY:
+    if capability < LEAST_CAPABILITY:
         raise ConfigError(
             f"trainer.device: GPUs of compute capability {'.'.join(map(str, capability))}; bfloat16 and "
             f"flash-attention need 8.0 (A100) or more (seen on {node})"

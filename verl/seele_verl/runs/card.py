@@ -10,8 +10,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from seele.cli.doctor.needs import weight_files
-from seele.data.storage.files import write_atomically
+from seele.data.storage.files import distinct_weight_files, write_atomically
 from seele.report.run_folder import FIRST_STAGE
 from seele_verl.runs.log import TOTALS, rows_of, totals_of
 
@@ -78,7 +77,9 @@ def count_parameters(model: str, *, trust_remote_code: bool = False) -> int:
     from safetensors import safe_open
 
     count = 0
-    for path in weight_files(Path(model)):
+    for path in distinct_weight_files(Path(model)):
+        if path.suffix == ".bin":
+            break  # only safetensors files list their shapes
         with safe_open(path, framework="numpy") as file:
             count += sum(prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
     return count or _count_by_configuration(model, trust_remote_code)
