@@ -8,14 +8,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from seele.report.run_folder import is_run_folder, read_json
 from seele.report.series import VALIDATION
 
-TAIL_BYTES = (2**16, 2**20)
-"""Bytes of ``metrics.jsonl`` read from its end: the second only if the first has no validation."""
+TAIL_BYTES = 2**20
+"""Bytes of ``metrics.jsonl`` that are read from its end."""
 
 
 class RunState(StrEnum):
@@ -99,17 +100,20 @@ def _read(run: Path, name: str) -> RunSummary:
     if card and state is RunState.BROKEN:
         notes.append(f"run_card.json: unknown status {card.get('status')!r}")
     metrics = run / "metrics.jsonl"
-    lines = _last_lines(metrics, notes) if metrics.is_file() else []
+    steps = _newest_steps(metrics) if metrics.is_file() else iter(())
+    last: Mapping[str, Any] = next(steps, {})
+    validated: Mapping[str, Any] = next((step for step in chain([last], steps) if _accuracy(step)), {})
+    if metrics.is_file() and not last:
+        notes.append("metrics.jsonl holds no complete step.")
     if state is RunState.FINISHED and not metrics.is_file():
         notes.append("metrics.jsonl is missing.")
-    validated: Mapping[str, Any] = next((line for line in reversed(lines) if _accuracy(line)), {})
     return RunSummary(
         name=name,
         folder=run,
         state=state,
         last_activity=(metrics if metrics.is_file() else run).stat().st_mtime,
         method=card.get("method"),
-        step=int(lines[-1]["step"]) if lines else None,
+        step=int(last["step"]) if last else None,
         planned_steps=card.get("planned_steps"),
         accuracy=_accuracy(validated),
         accuracy_step=int(validated["step"]) if validated else None,
@@ -140,26 +144,13 @@ def _is_locked(lock: Path) -> bool:
     return False
 
 
-def _last_lines(file: Path, notes: list[str]) -> list[Mapping[str, Any]]:
-    """Return the last steps of a run in order, back to one with a validation if that is near."""
-    lines: list[Mapping[str, Any]] = []
-    for num_bytes in TAIL_BYTES:
-        text, is_whole = _tail(file, num_bytes)
-        # A step's line may be cut off at the front of the tail, and by a kill at its end.
-        lines = [line for line in map(_parse, text.split(b"\n")[0 if is_whole else 1 :]) if line]
-        if is_whole or any(map(_accuracy, lines)):
-            break
-    if not lines:
-        notes.append(f"{file.name} holds no complete step.")
-    return lines
-
-
-def _tail(file: Path, num_bytes: int) -> tuple[bytes, bool]:
-    """Return the end of a file, and whether that is the whole file."""
+def _newest_steps(file: Path) -> Iterator[Mapping[str, Any]]:
+    """Yield the last steps of a run, newest first."""
     with file.open("rb") as stream:
-        start = max(0, stream.seek(0, os.SEEK_END) - num_bytes)
-        stream.seek(start)
-        return stream.read(), start == 0
+        stream.seek(max(0, stream.seek(0, os.SEEK_END) - TAIL_BYTES))
+        lines = stream.read().split(b"\n")
+    # A line that is cut off, at the front of the tail or by a kill, is not JSON.
+    return filter(None, map(_parse, reversed(lines)))
 
 
 def _parse(line: bytes) -> Mapping[str, Any] | None:
