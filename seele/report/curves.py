@@ -82,7 +82,11 @@ def _may_build(run: RunFolder, name: str) -> bool:
 def fitted_problems(run: RunFolder) -> list[FittedProblem]:
     """Return the problems that the run's controller has a curve for; see ``with_rounds``."""
     controller = saved_controller(run)
-    rollouts = ((line.instance_id, line.round, line.hint_ratio, line.is_correct) for line in run.rollouts)
+    rollouts = (
+        (each.instance_id, each.round, each.hint_ratio, each.is_correct)
+        for each in run.rollouts
+        if not each.is_given
+    )
     return with_rounds(controller.curves() if controller else (), rollouts)
 
 

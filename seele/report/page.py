@@ -15,7 +15,8 @@ import yaml
 from seele.records import Instance
 from seele.report.comparison.tables import amount, practice_cell, share
 from seele.report.curves import aimed_accuracy
-from seele.report.run_folder import RolloutLine, RunFolder, ScoreLine
+from seele.report.rollout_lines import ShownRollout
+from seele.report.run_folder import RunFolder, ScoreLine
 from seele.report.series import PRACTICE, by_step, practice
 
 if TYPE_CHECKING:
@@ -46,16 +47,16 @@ def _environment() -> "Environment":
     return environment
 
 
-def choose_examples(rollouts: Sequence[RolloutLine], *, count: int) -> list[RolloutLine]:
+def choose_examples(rollouts: Sequence[ShownRollout], *, count: int) -> list[ShownRollout]:
     """Choose ``count`` rollouts of different problems: correct and wrong in turn, from short to long hints.
 
-    Deterministic: the same rollouts give the same examples.
+    Only the policy's rollouts are chosen. Deterministic: the same rollouts give the same examples.
     """
-    chosen: list[RolloutLine] = []
+    chosen: list[ShownRollout] = []
     shown: set[str] = set()
     by_verdict = {
         is_correct: sorted(
-            (rollout for rollout in rollouts if rollout.is_correct is is_correct),
+            (each for each in rollouts if each.is_correct is is_correct and not each.is_given),
             key=lambda rollout: (rollout.hint_ratio, rollout.instance_id, rollout.round),
         )
         for is_correct in (True, False)

@@ -10,11 +10,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import yaml
 
 from seele.errors import CheckpointError
+from seele.report.rollout_lines import ShownRollout, read_rollouts
 
 Metrics = Mapping[str, float]
 """One step's finite numbers by name; ``step`` is always present."""
@@ -35,27 +36,6 @@ LARGE_PARTS = ("metrics", "rollouts", "controller")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RolloutLine:
-    """The fields of ``rollouts/step_N.jsonl`` that the report shows, for a rollout of the policy."""
-
-    instance_id: str
-    question: str
-    answer: str
-    hint_ratio: float
-    hint: str
-    round: int
-    text: str
-    reward: float
-    reason: str
-    finish: str
-
-    @property
-    def is_correct(self) -> bool:
-        """True if the answer was correct; a wrong answer may earn a small reward for its form."""
-        return self.reason == "correct"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreLine:
     """The fields of a score in ``eval/scores.json`` that the report shows. Shares are in [0, 1]."""
 
@@ -72,9 +52,6 @@ class ScoreLine:
     """None if unknown."""
 
 
-Record = TypeVar("Record", RolloutLine, ScoreLine)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFolder:
     """Contents of a run folder. Empty mappings and tuples stand for missing parts."""
@@ -87,8 +64,8 @@ class RunFolder:
     """``sft/resolved.yaml`` of a run in two stages; empty for other runs."""
     metrics: tuple[Metrics, ...]
     """One entry per step, in order of steps."""
-    rollouts: tuple[RolloutLine, ...]
-    """The rollouts of the newest step that has any."""
+    rollouts: tuple[ShownRollout, ...]
+    """The rollouts of the newest step that has any, given ones among them, without tokens."""
     rollouts_step: int | None
     controller: Mapping[str, Any]
     """The hint controller's state in the newest checkpoint."""
@@ -317,13 +294,11 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _read_rollouts(file: Path, notes: list[str]) -> tuple[RolloutLine, ...]:
-    # Groups also hold worked solutions and earlier successes, which this step did not generate.
-    lines = (line for line in read_lines(file, notes) if line.get("origin", "policy") == "policy")
-    records = _read_records(RolloutLine, lines, file.name, notes)
-    if not records:
+def _read_rollouts(file: Path, notes: list[str]) -> tuple[ShownRollout, ...]:
+    rollouts = tuple(read_rollouts(file, notes))
+    if all(rollout.is_given for rollout in rollouts):
         notes.append(f"{file.name} holds no rollouts of the policy, so there are no examples.")
-    return records
+    return rollouts
 
 
 def read_evaluation(
@@ -336,7 +311,7 @@ def read_evaluation(
     value = read_json(path, where, notes, "so there is no evaluation after training")
     entries = value.get("scores", ())
     lines = [entry for entry in entries if isinstance(entry, Mapping)] if isinstance(entries, list) else []
-    return _read_records(ScoreLine, lines, where, notes), _section(value, "conditions")
+    return _read_scores(lines, where, notes), _section(value, "conditions")
 
 
 def _section(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -344,18 +319,16 @@ def _section(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return section if isinstance(section, Mapping) else {}
 
 
-def _read_records(
-    cls: type[Record], lines: Iterable[Mapping[str, Any]], where: str, notes: list[str]
-) -> tuple[Record, ...]:
-    """Build a record from each line that has all fields with the annotated types."""
-    records = []
-    types = get_type_hints(cls)
+def _read_scores(lines: Iterable[Mapping[str, Any]], where: str, notes: list[str]) -> tuple[ScoreLine, ...]:
+    """Build a score from each line that has all fields with the annotated types."""
+    scores = []
+    types = get_type_hints(ScoreLine)
     for line in lines:
         try:
-            records.append(cls(**{name: _converted(line[name], kind) for name, kind in types.items()}))
+            scores.append(ScoreLine(**{name: _converted(line[name], kind) for name, kind in types.items()}))
         except (KeyError, TypeError, ValueError) as error:
             notes.append(f"{where} holds an entry that cannot be read ({type(error).__name__}: {error}).")
-    return tuple(records)
+    return tuple(scores)
 
 
 def _converted(value: Any, kind: Any) -> Any:

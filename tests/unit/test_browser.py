@@ -455,6 +455,13 @@ def test_every_page_colours_the_tokens_of_the_open_problem(run, tmp_path, monkey
     assert "1 problem has none here, where a step has at most 7 coloured tokens." in written
 
 
+def test_the_newest_step_of_a_report_is_read_once(run, monkeypatch):
+    seen = []
+    monkeypatch.setattr(browser_page, "read_step", lambda file: seen.append(file.stem) or read_step(file))
+    written = rollouts_page(run, read_run(run))
+    assert seen == ["step_1", "step_2", "step_3"] and "hard4" in written
+
+
 # ------------------------------------------------------------------ history
 
 
@@ -477,7 +484,7 @@ def test_the_history_of_a_problem_grows_with_the_run_and_forgets_what_a_resumed_
 
 def test_what_is_indexed_is_not_read_again(run, monkeypatch):
     History(run).update()
-    monkeypatch.setattr(history, "read_rollouts", lambda _: pytest.fail("read again"))
+    monkeypatch.setattr(history, "read_rollouts", lambda *_: pytest.fail("read again"))
     History(run).update()
 
 

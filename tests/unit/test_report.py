@@ -29,7 +29,8 @@ from seele.report.figures import (
     phase_seconds,
 )
 from seele.report.page import MAX_SHOWN_CHARS, choose_examples, problem_page, render_page
-from seele.report.run_folder import RolloutLine, read_run
+from seele.report.rollout_lines import ShownRollout
+from seele.report.run_folder import read_run
 from seele.report.series import Series, by_tokens, last_third, moving_mean, token_totals
 
 VOID = {"img", "meta", "link"}
@@ -306,6 +307,11 @@ def test_the_hint_is_marked_and_stands_before_the_generated_text(run):
     hints = {"placement": "user", "request": "{question} A {hint} B"}
     (run / "resolved.yaml").write_text(yaml.safe_dump({"seele": {"hints": hints}}))
     assert " A <mark>HINT </mark> B</pre>\n\n<pre>REST</pre>" in page_of(run)
+
+
+def test_half_a_surrogate_pair_is_shown_as_a_question_mark(run):
+    write_lines(run / f"rollouts/step_{NUM_STEPS}.jsonl", [rollout_line(1, hint="odd\ud800", text="\ud800")])
+    assert b"<pre><mark>odd?</mark>?</pre>" in page_of(run).encode()
 
 
 def test_a_rollout_without_hint_has_no_mark(run):
@@ -794,8 +800,10 @@ def rollouts_of(*rewards):
         rollout_line(index, reward=reward, reason="correct" if reward == 1 else "wrong")
         for index, reward in enumerate(rewards)
     ]
-    names = RolloutLine.__dataclass_fields__
-    return [RolloutLine(**{name: line[name] for name in names}) for line in lines]
+    return [
+        ShownRollout(**{name: line[name] for name in line.keys() & ShownRollout.__dataclass_fields__.keys()})
+        for line in lines
+    ]
 
 
 def test_examples_alternate_between_correct_and_wrong_as_long_as_there_are_both():

@@ -29,7 +29,7 @@ from seele.records import (
     Visit,
     Walk,
 )
-from seele.report.browser.rollouts import TOKENS
+from seele.report.rollout_lines import TOKENS
 from seele.rollout.metrics import packed_tokens, rollout_rows, step_metrics, teacher_forced_tokens
 from seele.runs import RunState, list_runs, overview
 from seele.runs.overview import describe_age, describe_runs

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 from itertools import groupby
 
-from seele.report.browser.rollouts import ShownRollout
+from seele.report.rollout_lines import ShownRollout
 
 COLOURS = ("advantage", "log-probability ratio", "milestones", "none")
 """Quantities by which tokens may be coloured."""

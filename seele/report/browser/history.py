@@ -13,7 +13,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from seele.report.browser.rollouts import ShownProblem, ShownRollout, group_rollouts, read_rollouts
+from seele.report.browser.rollouts import ShownProblem, group_rollouts
+from seele.report.rollout_lines import ShownRollout, read_rollouts
 from seele.report.run_folder import rollout_files
 
 INDEX = Path("logs") / "view.sqlite"
@@ -131,7 +132,7 @@ class History:
                 try:
                     stat = files[step].stat()
                     if known.get(step) != (stat.st_mtime_ns, stat.st_size):
-                        problems = group_rollouts(_after_pages(read_rollouts(files[step])))
+                        problems = group_rollouts(_after_pages(read_rollouts(files[step], [])))
                         _forget(base, step)
                         _add(base, step, problems)
                         base.execute(

@@ -6,7 +6,7 @@ from pathlib import Path
 from seele.data.storage.schema import read_solutions
 from seele.report.browser.colours import coloured
 from seele.report.browser.drawings import draw_curve, draw_timeline
-from seele.report.browser.rollouts import ShownProblem, read_step, with_tokens
+from seele.report.browser.rollouts import ShownProblem, group_rollouts, read_step, with_tokens
 from seele.report.curves import aimed_accuracy, saved_controller
 from seele.report.page import render_template
 from seele.report.run_folder import RunFolder, rollout_files
@@ -29,10 +29,10 @@ def rollouts_page(folder: Path, run: RunFolder) -> str | None:
     files = rollout_files(folder)
     if not files:
         return None
-    steps = {
-        step: _coloured_problems(files[step], spread_evenly(read_step(files[step]), NUM_PROBLEMS))
-        for step in spread_evenly(sorted(files), NUM_STEPS)
-    }
+    steps = {}
+    for step in spread_evenly(sorted(files), NUM_STEPS):
+        problems = group_rollouts(run.rollouts) if step == run.rollouts_step else read_step(files[step])
+        steps[step] = _coloured_problems(files[step], spread_evenly(problems, NUM_PROBLEMS))
     controller = saved_controller(run)
     names = {each.first.instance_id for problems in steps.values() for each in problems}
     return render_template(

@@ -1,76 +1,15 @@
 """The rollouts of a step, arranged for a reader: problems, their rounds, and the rollouts of a round."""
 
-import json
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
-from types import NoneType, UnionType
-from typing import Any, BinaryIO, get_origin
+from typing import BinaryIO
 
-from seele.records import GradeReason, Origin
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShownRollout:
-    """A line of ``rollouts/step_N.jsonl``. Fields that an older release did not write have their defaults."""
-
-    instance_id: str
-    question: str
-    text: str
-    reason: str
-    round: int
-    """From 0."""
-    rollout: int = 0
-    answer: str = ""
-    data_source: str = ""
-    level: str = ""
-    hint: str = ""
-    hint_ratio: float = 0.0
-    predicted_accuracy: float | None = None
-    reward: float = 0.0
-    reward_extra: Mapping[str, float | str] = field(default_factory=dict)
-    """What the user's reward function returned beside the score, by name."""
-    finish: str = ""
-    hint_tokens: int = 0
-    generated_tokens: int = 0
-    is_probe: bool = False
-    origin: str = Origin.POLICY.value
-    advantage: float | None = None
-    segments: Sequence[tuple[int, int, int, bool]] = ()
-    """Segments of a walked response: first token, token after the last, milestone, whether it passed."""
-    line_start: int | None = None
-    """Where the file's line begins, in bytes, if its tokens were skipped."""
-    tokens: Sequence[str] = ()
-    """The response's tokens, if the run keeps them (``seele.dump_tokens``) and they were read."""
-    token_advantages: Sequence[float] = ()
-    token_log_ratios: Sequence[float] = ()
-    """Log-probability before the update minus that of the engine, token by token."""
-
-    @property
-    def is_correct(self) -> bool:
-        """True if the answer was correct."""
-        return self.reason == GradeReason.CORRECT
-
-    @property
-    def is_given(self) -> bool:
-        """True if the policy did not generate it in this step: a worked solution, or a replay."""
-        return self.origin != Origin.POLICY
-
+from seele.report.rollout_lines import ShownRollout, parse_rollout, read_rollouts
 
 NOT_CORRECT = "not correct"
-TOKENS = b', "tokens": ['
-"""Begins the tokens in a line of a file of rollouts."""
-_KINDS: dict[Any, Any] = {
-    **{str: str, int: int, bool: bool, float: (int, float)},
-    **{UnionType: (int, float, NoneType), Mapping: dict, Sequence: list},
-}
-_FIELDS = {each.name: _KINDS[get_origin(each.type) or each.type] for each in fields(ShownRollout)}
-"""What a line's values must be."""
-# SQLite's whole numbers have 64 bits: a larger one is read as a fraction, which no count may be.
-_DECODER = json.JSONDecoder(parse_int=lambda digits: int(digits) if len(digits) < 19 else float(digits))
 
 
 @dataclass(frozen=True)
@@ -171,11 +110,8 @@ class Filters:
 
 
 def read_step(file: Path) -> list[ShownProblem]:
-    """Return the problems of a file of rollouts, in its order. Damaged lines are skipped.
-
-    Tokens are a hundred times as large as the rest, and they are skipped: see ``with_tokens``.
-    """
-    return group_rollouts(read_rollouts(file))
+    """Return the problems of a file of rollouts, in its order, without tokens: see ``with_tokens``."""
+    return group_rollouts(read_rollouts(file, []))
 
 
 def with_tokens(file: Path, problem: ShownProblem) -> ShownProblem:
@@ -191,50 +127,10 @@ def _with_tokens(lines: BinaryIO, rollout: ShownRollout) -> ShownRollout:
     if rollout.line_start is None:
         return rollout
     lines.seek(rollout.line_start)
-    whole = _record(lines.readline(), rollout.line_start)
+    whole = parse_rollout(lines.readline(), rollout.line_start)
     # A resumed run may have written the file again.
     bare = whole and replace(whole, tokens=(), token_advantages=(), token_log_ratios=())
     return whole if whole and bare == rollout else rollout
-
-
-def read_rollouts(file: Path) -> Iterator[ShownRollout]:
-    """Yield the rollouts of a file, as ``read_step`` reads them."""
-    start = 0
-    with file.open("rb") as lines:
-        for line in lines:
-            # They are the line's last fields. A quote within a text is escaped, so this is in no text.
-            rest, skipped, _ = line.partition(TOKENS)
-            if rollout := _record(rest + b"}" if skipped else line, start if skipped else None):
-                yield rollout
-            start += len(line)
-
-
-def _record(line: bytes, line_start: int | None = None) -> ShownRollout | None:
-    try:
-        text = line.decode(errors="replace")
-        values = _DECODER.decode(text)
-        if "\\ud" in text or "\\uD" in text:
-            # Half of a surrogate pair cannot be written to a page or an index: it becomes a question mark.
-            values = json.loads(json.dumps(values, ensure_ascii=False).encode(errors="replace"))
-        known = {name: values[name] for name in _FIELDS.keys() & values.keys()}
-        known |= {"level": str(known.get("level") or ""), "line_start": line_start}  # level 0 is unknown
-        if not all(isinstance(value, _FIELDS[name]) for name, value in known.items()):
-            return None
-        rollout = ShownRollout(**known)
-        return rollout if _can_be_shown(rollout) else None
-    except (AttributeError, TypeError, ValueError):
-        return None
-
-
-def _can_be_shown(rollout: ShownRollout) -> bool:
-    """Return True if the lists hold what they should, and the hint ratio is a number."""
-    return (
-        all(isinstance(each, str) for each in rollout.tokens)
-        and all(isinstance(each, int | float) for each in rollout.token_advantages)
-        and all(isinstance(each, int | float) for each in rollout.token_log_ratios)
-        and all(len(each) == 4 and all(isinstance(part, int) for part in each) for each in rollout.segments)
-        and not math.isnan(rollout.hint_ratio)
-    )
 
 
 def group_rollouts(rollouts: Iterable[ShownRollout]) -> list[ShownProblem]:
