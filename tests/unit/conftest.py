@@ -127,12 +127,6 @@ class StandInServer:
         self._http.shutdown()
         self._http.server_close()
 
-    def settle(self) -> None:
-        """Wait until everything that a killed process sent has arrived."""
-        before = -1
-        while before != (before := len(self.asked)):
-            time.sleep(0.3)
-
     def reply(self, path: str, asked: dict) -> tuple:
         with self._lock:
             self.asked.append({"path": path, **asked})
@@ -187,17 +181,15 @@ class StandInServer:
 
 
 @pytest.fixture
-def server():
-    stand_in = StandInServer()
-    yield stand_in
-    stand_in.close()
+def new_server():
+    """Starts a server. One for each process counts nothing that a killed process sent."""
+    with contextlib.ExitStack() as servers:
+        yield lambda: servers.enter_context(contextlib.closing(StandInServer()))
 
 
 @pytest.fixture
-def other_server():
-    stand_in = StandInServer()
-    yield stand_in
-    stand_in.close()
+def server(new_server):
+    return new_server()
 
 
 CONTEXT_TOKENS = 32

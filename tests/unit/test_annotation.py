@@ -21,6 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.commands import kill_at
 from seele.cli.main import main
 from seele.data.annotation.annotate import Annotation
 from seele.data.annotation.calls import Annotator
@@ -778,8 +779,8 @@ def key_of(asked):
 
 
 @pytest.mark.timeout(300)
-def test_killed_at_random_moments_nothing_that_was_answered_is_asked_again(server, other_server, tmp_path):
-    chance = random.Random(0)
+def test_killed_at_random_moments_nothing_that_was_answered_is_asked_again(new_server, tmp_path):
+    chance, servers = random.Random(0), []
 
     def misbehave(number):
         luck = chance.random()
@@ -787,34 +788,31 @@ def test_killed_at_random_moments_nothing_that_was_answered_is_asked_again(serve
             return 429, "slow down", {"Retry-After": "0.05"}
         return (200, "garbage") if luck < 0.1 else None
 
+    def next_server():
+        servers.append(server := new_server())
+        server.answer, server.delay_s, server.misbehave = solve_by_prompt, 0.02, misbehave
+        return server
+
     for folder in (tmp_path / "killed", tmp_path / "whole"):
         write_problems(folder / "in.parquet", EIGHTY_PROBLEMS, split="train")
     folder = tmp_path / "killed"
-    server.answer, server.delay_s, server.misbehave = solve_by_prompt, 0.02, misbehave
     for _ in range(NUM_KILLS):
-        server.settle()
-        before, asked = replied(folder), len(server.asked)
-        some = chance.randrange(1, 1 + MOST)
+        before, some, server = replied(folder), chance.randrange(1, 1 + MOST), next_server()
         # However late it is killed: it does not end before.
-        server.hold_after = server.honest + some + 1
-        process = subprocess.Popen(
-            process_command(server, folder), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        server.hold_after = some + 1
+        kill_at(
+            lambda: len(replied(folder)),
+            len(before) + some,
+            process_command(server, folder),
+            after_s=chance.random() * 0.1,
         )
-        while len(replied(folder)) < len(before) + some:
-            assert process.poll() is None, process.stderr.read().decode()
-            time.sleep(0.01)
-        time.sleep(chance.random() * 0.1)
-        process.send_signal(signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL
         assert replied(folder)[: len(before)] == before
-        assert {key_of(each) for each in server.asked[asked:]}.isdisjoint(before)
-    server.hold_after = float("inf")
-    server.settle()
-    before, asked = replied(folder), len(server.asked)
+        assert {key_of(each) for each in server.asked}.isdisjoint(before)
+    before, server = replied(folder), next_server()
     assert not (folder / "out.parquet").exists()
 
     assert run(*command(server, folder)) == 0
-    assert {key_of(each) for each in server.asked[asked:]}.isdisjoint(before)
+    assert {key_of(each) for each in server.asked}.isdisjoint(before)
     kinds = Counter(event["event"] for event in events(folder))
     assert Counter(Counter(replied(folder)).values()) == {1: len(EIGHTY_PROBLEMS) + 9 + 9}
     written = json.loads((folder / "out.manifest.json").read_text())
@@ -822,10 +820,11 @@ def test_killed_at_random_moments_nothing_that_was_answered_is_asked_again(serve
     assert written["replies"] == {"accepted": 71, "wrong_answer": 27}
     assert written["paid"]["replies"] == kinds["reply"]
     assert written["paid"]["lost_calls"] == kinds["sent"] - kinds["reply"] - kinds["unpaid"] > 0
-    assert len(server.asked) <= kinds["sent"]
+    assert sum(len(server.asked) for server in servers) <= kinds["sent"]
 
-    other_server.answer = solve_by_prompt
-    assert run(*command(other_server, tmp_path / "whole")) == 0
+    honest = new_server()
+    honest.answer = solve_by_prompt
+    assert run(*command(honest, tmp_path / "whole")) == 0
     assert (tmp_path / "whole" / "out.parquet").read_bytes() == (folder / "out.parquet").read_bytes()
     assert len(read_problems(folder / "out.parquet")) == 71
 

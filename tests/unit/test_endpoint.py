@@ -161,7 +161,8 @@ def test_a_refusal_is_about_the_request_or_about_everything(server, status, erro
     assert len(server.asked) == 1
 
 
-def test_the_key_goes_to_the_named_server_only(server, other_server, monkeypatch):
+def test_the_key_goes_to_the_named_server_only(server, new_server, monkeypatch):
+    other_server = new_server()
     monkeypatch.setitem(os.environ, "OPENAI_API_KEY", "secret-key")
     for status in (301, 302, 303, 307, 308):
         server.failures = [(status, "over there", {"Location": other_server.url})]

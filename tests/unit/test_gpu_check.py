@@ -70,10 +70,8 @@ def test_a_check_that_crashes_is_one_no(tmp_path):
 def test_a_check_that_hangs_is_one_no_and_nothing_of_it_survives(tmp_path):
     """Its child holds the writing end of a pipe, which closes when the last of them has ended."""
     pipe = tmp_path / "pipe"
-    script = (
-        f"os.mkfifo({str(pipe)!r}); subprocess.Popen(['sh', '-c', 'exec sleep 600 > {pipe}']); "
-        f"open({str(pipe)!r}).read()"
-    )
+    os.mkfifo(pipe)
+    script = f"subprocess.Popen(['sh', '-c', 'exec sleep 600 > {pipe}']); open({str(pipe)!r}).read()"
     command = python(script, tmp_path / "result.json")
     finding = checks.run_in_process("NCCL", command, limit_s=2, folder=tmp_path)
     assert finding["verdict"] == "no" and finding["because"] == "did not finish within 2 s"

@@ -1,13 +1,7 @@
-"""``seele data hints``: from a reply to tiers, over real HTTP, and in a process that is killed."""
+"""``seele data hints``: from a reply to tiers, and over real HTTP."""
 
 import json
-import random
 import re
-import signal
-import subprocess
-import sys
-import time
-from collections import Counter
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -316,34 +310,3 @@ def test_what_the_user_gets_wrong_ends_with_one_line(server, folder, capsys, mor
     error = capsys.readouterr().err
     assert complaint in error and error.count("\n") == 1
     assert server.asked == []
-
-
-@pytest.mark.timeout(300)
-def test_killed_at_random_moments_nothing_that_was_answered_is_asked_again(server, folder):
-    chance = random.Random(0)
-    server.answer, server.delay_s = hint, 0.02
-    arguments = [sys.executable, "-m", "seele.cli.main", *map(str, command(server, folder))]
-    for _ in range(3):
-        server.settle()
-        before, some = replied(folder), chance.randrange(1, 13)
-        # However late it is killed: it does not end before. Some go to requests of the one killed before.
-        server.hold_after = server.honest + some + 8
-        process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        while len(replied(folder)) < len(before) + some:
-            assert process.poll() is None, process.stderr.read().decode()
-            time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL
-        assert replied(folder)[: len(before)] == before and not (folder / "out.parquet").exists()
-    server.hold_after = float("inf")
-    server.settle()
-    left, asked = 80 - len(replied(folder)), len(server.asked)
-    assert run(*command(server, folder)) == 0
-    assert len(server.asked) == asked + left
-    assert set(Counter(replied(folder)).values()) == {1} and len(replied(folder)) == 80
-    assert manifest(folder)["problems"] == {"hinted": 46, "format": 7, "states_answer": 7}
-
-    bytes_of_killed = (folder / "out.parquet").read_bytes()
-    (folder / "out.calls.jsonl").unlink()
-    assert run(*command(server, folder)) == 0
-    assert (folder / "out.parquet").read_bytes() == bytes_of_killed

@@ -541,9 +541,16 @@ def test_temporary_files_of_a_run_go_with_it(tmp_path, monkeypatch):
     assert tempfile.gettempdir() == "/tmp" and not os.environ.keys() & {*kept}
 
 
-def test_the_folder_of_a_killed_run_is_removed_by_the_next_and_no_other(tmp_path, monkeypatch):
+@pytest.fixture
+def short_folder():
+    """A folder that may be TMPDIR, where no other start looks for what to remove."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        yield folder
+
+
+def test_the_folder_of_a_killed_run_is_removed_by_the_next_and_no_other(short_folder, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", None)
-    monkeypatch.setenv("TMPDIR", "/tmp")
+    monkeypatch.setenv("TMPDIR", short_folder)
     program = "from seele_verl.runs.scratch import scratch_folder\nwith scratch_folder() as folder:\n"
     program += "    print(folder, flush=True)\n    input()"
     ask = [sys.executable, "-c", program]
@@ -553,7 +560,7 @@ def test_the_folder_of_a_killed_run_is_removed_by_the_next_and_no_other(tmp_path
     kept, left = (Path(process.stdout.readline().strip()) for process in (lives, dies))
     dies.kill()
     dies.wait()
-    with tempfile.TemporaryDirectory(prefix="seele-", dir="/tmp") as foreign:
+    with tempfile.TemporaryDirectory(prefix="seele-", dir=short_folder) as foreign:
         assert left.is_dir()
         with scratch_folder():
             assert not left.exists() and kept.is_dir() and Path(foreign).is_dir()

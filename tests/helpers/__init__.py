@@ -1,0 +1,1 @@
+"""What several test files share; importable without torch, verl and pandas."""
