@@ -17,9 +17,9 @@ from types import ModuleType
 import pytest
 from hypothesis import settings
 
-# No test depends on the clock.
-settings.register_profile("unhurried", deadline=None)
-settings.load_profile("unhurried")
+# No test depends on the clock, or draws new examples: `pytest --hypothesis-profile=default` does.
+settings.register_profile("default", deadline=None)
+settings.register_profile("repeatable", deadline=None, derandomize=True)
 
 MODEL = "stand-in"
 
@@ -28,6 +28,10 @@ _spec = importlib.util.spec_from_file_location(
 )
 chromium = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(chromium)
+
+
+def pytest_configure(config):
+    settings.load_profile(config.getoption("--hypothesis-profile") or "repeatable")
 
 
 def boxed_digit(prompt: str, seed: int) -> str:

@@ -2,7 +2,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from seele.maths.advantages import (
@@ -328,7 +328,6 @@ ESTIMATORS = {
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=ESTIMATORS)
-@settings(deadline=None)
 @given(group_4G=GROUPS, divide_by_std=st.booleans(), data=st.data())
 def test_the_order_of_the_rollouts_does_not_matter(estimator, group_4G, divide_by_std, data):
     order_G = np.array(data.draw(st.permutations(range(group_4G.shape[1]))))
@@ -338,7 +337,6 @@ def test_the_order_of_the_rollouts_does_not_matter(estimator, group_4G, divide_b
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=ESTIMATORS)
-@settings(deadline=None)
 @given(group_4G=GROUPS, divide_by_std=st.booleans())
 def test_advantages_are_finite_doubles_one_per_rollout(estimator, group_4G, divide_by_std):
     advantages_G = estimator(*group_4G, divide_by_std=divide_by_std)
@@ -347,7 +345,6 @@ def test_advantages_are_finite_doubles_one_per_rollout(estimator, group_4G, divi
     assert np.all(np.isfinite(advantages_G))
 
 
-@settings(deadline=None)
 @given(group_4G=GROUPS, divide_by_std=st.booleans(), labels=st.permutations([-5, 0, 17, 2**40]))
 def test_rounds_may_carry_any_labels(group_4G, divide_by_std, labels):
     reward_G, round_G = group_4G[0], group_4G[1].astype(int)
@@ -357,7 +354,6 @@ def test_rounds_may_carry_any_labels(group_4G, divide_by_std, labels):
     )
 
 
-@settings(deadline=None)
 @given(group_4G=GROUPS)
 def test_advantages_of_a_round_of_several_sum_to_nothing(group_4G):
     reward_G, round_G, *_ = group_4G
@@ -368,7 +364,6 @@ def test_advantages_of_a_round_of_several_sum_to_nothing(group_4G):
 
 
 @pytest.mark.filterwarnings("error")
-@settings(deadline=None)
 @given(group_4G=GROUPS, prior_rollouts=st.floats(0.0, 1e100))
 def test_the_deviation_of_a_baseline_keeps_advantages_bounded(group_4G, prior_rollouts):
     reward_G, _, ratio_G, predicted_G = group_4G

@@ -55,7 +55,7 @@ def through_json(state):
 
 
 @pytest.mark.parametrize("name", sorted(CONTROLLERS))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(num_steps=st.integers(0, 7), outcomes=st.lists(st.integers(0, 8), min_size=1, max_size=8))
 def test_the_chosen_ratio_is_always_legal(name, num_steps, outcomes):
     instance = Instance(
@@ -69,7 +69,7 @@ def test_the_chosen_ratio_is_always_legal(name, num_steps, outcomes):
 
 
 @pytest.mark.parametrize("name", sorted(CONTROLLERS))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_restart_is_no_restart(name, data):
     """Saved and restored anywhere, also within visits, a controller goes on as if nothing had happened."""
@@ -102,7 +102,7 @@ def test_restart_is_no_restart(name, data):
 
 # The Bayesian controller learns about the population from every visit, on purpose.
 @pytest.mark.parametrize("name", sorted(CONTROLLERS.keys() - {"bayes"}))
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(outcomes=st.lists(st.lists(st.integers(0, 8), min_size=3, max_size=3), min_size=3, max_size=3))
 def test_how_visits_interleave_does_not_matter(name, outcomes):
     ids = ["a", "b", "c"]

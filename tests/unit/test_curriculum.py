@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from seele.config import CurriculumConfig
@@ -52,7 +52,6 @@ def train(curriculum, size, *, step, postponed=(), pruned=()):
 
 
 @every_curriculum
-@settings(deadline=None)
 @given(num_problems=st.integers(1, 30), data=st.data())
 def test_a_draw_is_full_distinct_and_avoids_what_it_must(config, num_problems, data):
     curriculum = build(config, num_problems)
@@ -70,7 +69,6 @@ def test_a_draw_is_full_distinct_and_avoids_what_it_must(config, num_problems, d
 
 
 @every_curriculum
-@settings(deadline=None)
 @given(num_problems=st.integers(2, 30), steps=st.integers(0, 6), data=st.data())
 def test_a_restart_is_no_restart(config, num_problems, steps, data):
     whole = build(config, num_problems)
@@ -179,7 +177,6 @@ def test_values_that_cannot_be_sorted_are_named(name, rows, complaint):
 
 
 @pytest.mark.parametrize("name", ["uniform", "ordered"])
-@settings(deadline=None)
 @given(num_problems=st.integers(1, 40), seed=st.integers(0, 5), data=st.data())
 def test_each_problem_has_one_turn_an_epoch_whatever_the_draws(name, num_problems, seed, data):
     curriculum = build(CurriculumConfig(name=name), num_problems, seed=seed)
@@ -190,7 +187,6 @@ def test_each_problem_has_one_turn_an_epoch_whatever_the_draws(name, num_problem
         assert curriculum.metrics()["epoch"] == pytest.approx(turns.total() / num_problems)
 
 
-@settings(deadline=None)
 @given(batch_size=st.integers(1, 8), spare=st.integers(0, 8), more=st.integers(1, 30), data=st.data())
 def test_whatever_is_left_behind_each_problem_is_trained_on_once_an_epoch(batch_size, spare, more, data):
     num_problems = 2 * (batch_size + spare) + more
@@ -527,7 +523,6 @@ def test_switched_off_on_resumption_it_lets_every_problem_in_again():
 # Replay
 
 
-@settings(deadline=None)
 @given(num_problems=st.integers(0, 60), share=st.floats(0.0, 1.0), epoch=st.integers(0, 50))
 def test_the_share_of_the_pool_is_replayed_and_at_least_one(num_problems, share, epoch):
     pruning = with_pool(num_problems, replay_share=share)
@@ -590,7 +585,6 @@ def train_pruned(pruning, epochs, *, generator, resume=lambda pruning: pruning):
     return pruning, left_out
 
 
-@settings(deadline=None)
 @given(seed=st.integers(0, 20))
 def test_a_run_resumed_before_every_step_is_one_that_was_never_interrupted(seed):
     def resume(pruning):

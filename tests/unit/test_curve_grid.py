@@ -99,7 +99,7 @@ def test_one_slip_rules_no_curve_out():
         assert math.log(0.002) - 1e-5 <= total_NG.min() < math.log(0.02)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(SEEDS, st.integers(1, 6), st.integers(1, 5))
 def test_the_bits_of_a_row_do_not_depend_on_the_other_rows(seed, num_problems, num_ratios):
     seen = some_observations(np.random.default_rng(seed), num_problems, num_ratios)
@@ -120,7 +120,7 @@ def test_padding_without_rollouts_changes_nothing():
     assert curve_grid.log_likelihood(*padded).tobytes() == expected_NG.tobytes()
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(SEEDS)
 def test_an_update_is_bayes_rule(seed):
     generator = np.random.default_rng(seed)
@@ -156,7 +156,7 @@ def test_drift_moves_the_mean_crossing_down_by_the_mean_gain_in_ability():
     )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(SEEDS)
 def test_drift_loses_nothing(seed):
     generator = np.random.default_rng(seed)
@@ -205,7 +205,7 @@ def test_without_observations_every_drift_is_as_probable_as_before():
 # --- what a hint is worth --------------------------------------------------------------------------------
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(SEEDS)
 def test_more_hint_never_lowers_the_expected_accuracy(seed):
     expected_NT = curve_grid.expected_accuracy(some_beliefs(np.random.default_rng(seed), 3))
@@ -232,7 +232,7 @@ def test_the_worth_rises_up_to_the_target_and_falls_from_there_on(target):
 # --- taking beliefs apart --------------------------------------------------------------------------------
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(SEEDS)
 def test_a_belief_in_which_crossing_and_bounds_are_independent_survives_being_split(seed):
     generator = np.random.default_rng(seed)
@@ -246,7 +246,7 @@ def test_a_belief_in_which_crossing_and_bounds_are_independent_survives_being_sp
     np.testing.assert_allclose(joined_NG, belief_NG, rtol=1e-4, atol=1e-8)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(SEEDS)
 def test_being_split_keeps_the_marginals_of_every_belief(seed):
     belief_NG = some_beliefs(np.random.default_rng(seed), 3)
@@ -390,7 +390,7 @@ def test_unaided_success_raises_the_floor():
 # --- properties ------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(POINTS, min_size=1, max_size=5))
 def test_every_curve_lies_within_the_bounds_and_the_error_is_its_own(problems):
     fits = fit_on_grid(problems)
@@ -442,7 +442,7 @@ def test_a_problem_is_fitted_as_if_it_were_alone():
         assert alone.sse == pytest.approx(together.sse, abs=1e-6)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(POINTS, st.randoms(use_true_random=False))
 def test_the_order_of_the_points_does_not_matter(points, random):
     shuffled = points[:]

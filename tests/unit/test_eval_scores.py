@@ -344,7 +344,7 @@ def test_flips_agree_with_the_exact_test():
     assert random_flips_p_value(np.array([0.2, 0.2, -0.2, 0.1, -0.2, -0.1]), generator_for("x")) == 1.0
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.lists(st.sampled_from([-1.0, 0.0, 1.0]), min_size=1, max_size=30))
 def test_problems_on_which_nothing_differs_do_not_matter(differences):
     with_ties = np.array([*differences, 0.0, 0.0])
@@ -390,7 +390,6 @@ def test_p_values_worked_out_by_hand(differences, p_value):
     assert sign_flip_p_value(np.array(differences)) == p_value
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(-20, 20).map(lambda number: number / 10), min_size=1, max_size=9))
 def test_the_p_value_is_the_share_of_all_flips_whatever_their_rounding(differences):
     assert sign_flip_p_value(np.array(differences)) == enumerated_p_value(differences)
@@ -477,7 +476,7 @@ def test_students_interval_covers_as_often_as_it_says(num_seeds):
     assert np.mean([low <= 0.0 <= high for low, high in ends]) == pytest.approx(0.95, abs=0.01)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=8))
 def test_no_interval_leaves_the_values(values):
     low, high = bootstrap_interval(np.array(values), generator(), resamples=50)

@@ -437,7 +437,7 @@ def test_the_seams_in_the_libraries_are_there():
         assert callable(pytest.importorskip(f"pylatexenc.{name}").get_default_latex_context_db)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(text=st.text("0123456789.,/^{}()[]\\ \n frac%$-oxé∞;_'", min_size=1, max_size=20))
 def test_equal_texts_need_no_process_because_mathruler_accepts_them(text):
     assert pytest.importorskip("mathruler.grader").grade_answer(f" {text} ", text)
@@ -679,7 +679,7 @@ expressions = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(expressions)
 def test_what_passes_is_no_larger_than_the_bound(text):
     try:

@@ -156,7 +156,7 @@ def test_a_curve_is_found_again_from_its_own_points(curve):
     assert fit.curve.floor == pytest.approx(curve.floor, abs=0.01)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(POINTS)
 def test_every_visit_can_be_fitted_within_the_bounds(points):
     fit = fit_curve(with_margins(points))
@@ -170,7 +170,7 @@ def test_every_visit_can_be_fitted_within_the_bounds(points):
         assert lower <= value <= upper
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(POINTS)
 def test_the_order_of_the_points_does_not_matter_and_a_repeat_is_the_same_bit_for_bit(points):
     points = with_margins(points)

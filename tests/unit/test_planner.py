@@ -8,7 +8,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from seele.config import (
@@ -461,7 +461,6 @@ def test_as_many_groups_as_wanted_are_kept_and_none_without_signal(rates, ratio,
     assert len(kept) == min(max(1, wanted), len(alive))
 
 
-@settings(deadline=None)
 @given(num_groups=st.integers(1, 200), data=st.data())
 def test_a_share_that_is_a_whole_number_of_groups_is_that_number(num_groups, data):
     wanted = data.draw(st.integers(1, num_groups))
@@ -540,7 +539,6 @@ def test_noise_differs_from_step_to_step_and_from_seed_to_seed():
 # State
 
 
-@settings(deadline=None)
 @given(seed=st.integers(0, 5), cut=st.integers(0, 12))
 def test_a_resumed_run_selects_as_one_that_was_never_interrupted(seed, cut):
     steps = random_steps(12, seed=seed)

@@ -131,7 +131,7 @@ def test_tokens_cut_solutions_at_every_hundredth():
 
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("world", sorted(WORLDS))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 2**32 - 1), ability=st.floats(-2.0, 2.0))
 def test_an_accuracy_is_a_probability_and_0_where_there_is_no_cut(world, unit, seed, ability):
     problems = draw_problems(world, num_problems=20, seed=seed, unit=unit)

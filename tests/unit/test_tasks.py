@@ -9,7 +9,7 @@ from fractions import Fraction
 from itertools import islice, repeat
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from seele.cli.main import main
@@ -82,19 +82,16 @@ def value_or_none(expression):
         return None
 
 
-@settings(deadline=None)
 @given(texts())
 def test_an_honest_expression_has_the_value_that_python_gives_it(text):
     assert value_or_none(parse(text)) == python_value(text)
 
 
-@settings(deadline=None)
 @given(texts())
 def test_the_numbers_are_those_of_the_text_in_its_order(text):
     assert list(numbers_in(parse(text))) == [int(number) for number in re.findall(r"\d+", text)]
 
 
-@settings(deadline=None)
 @given(EXPRESSIONS, st.booleans())
 def test_what_is_written_reads_back_to_the_same_value_and_numbers(expression, blanks):
     again = parse(write(expression, blanks=blanks))
@@ -108,7 +105,6 @@ def holds_negation(expression):
     return isinstance(expression, Negation)
 
 
-@settings(deadline=None)
 @given(EXPRESSIONS)
 def test_negations_go_without_a_change_of_value_or_numbers(expression):
     rewritten = without_negations(expression)
@@ -157,7 +153,6 @@ def test_everything_else_is_refused(text):
         parse(text)
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="0123456789+-*/(){} \\frac.x=,", max_size=60))
 def test_any_text_is_read_or_refused(text):
     try:
@@ -458,7 +453,6 @@ def test_signs_of_multiplication(times):
     assert verdict("countdown", f"(6-3){times}2", "(6 - 2) * 3") is WRONG
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 100), min_size=2, max_size=6), st.data())
 def test_an_honest_expression_over_the_numbers_is_right_and_one_over_others_is_not(numbers, data):
     """The reference is a chain in the numbers' order; the answer, the same operations in other brackets."""
@@ -478,7 +472,6 @@ def test_an_honest_expression_over_the_numbers_is_right_and_one_over_others_is_n
     assert verdict("countdown", f"{gold} - 1 + 1", gold) is WRONG
 
 
-@settings(deadline=None)
 @given(st.text(max_size=200))
 def test_no_text_is_more_than_a_text(text):
     """Whatever a model writes, a checker says something and raises nothing."""
