@@ -605,14 +605,16 @@ def test_a_run_resumed_before_every_step_is_one_that_was_never_interrupted(seed)
 
 def test_a_problem_that_is_left_out_was_solved_as_often_as_asked_for():
     generator, solved = random.Random(0), dict.fromkeys(range(30), 0)
-    pruning = build_pruning(prune_after=3)
+    pruning, ever_left_out = build_pruning(prune_after=3), set()
     for epoch in range(20):
         left_out = pruning.pruned(epoch=epoch)
+        ever_left_out |= left_out
         assert all(solved[problem] >= 3 for problem in left_out)
         for problem in set(range(30)) - left_out:
             is_solved = generator.random() < 0.8
             solved[problem] = solved[problem] + 1 if is_solved else 0
             pruning.observe({problem: float(is_solved)})
+    assert ever_left_out
 
 
 def damaged(**changes):

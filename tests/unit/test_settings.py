@@ -123,10 +123,6 @@ NO_HINTS = HintConfig(controller="none", rounds=1)
 NO_IMITATION = ImitationConfig(coefficient=0.0)
 
 
-def test_each_method_stands_under_its_own_name():
-    assert all(method.name == name for name, method in METHODS.items())
-
-
 def test_sound_settings_pass():
     check_method(SeeleConfig(method="seele"))
     check_method(SeeleConfig(method="grpo", hints=NO_HINTS, imitation=NO_IMITATION))

@@ -528,7 +528,8 @@ def test_open_thoughts_reach_training_and_evaluation_alike(model, problems, over
     run = tmp_path / "run"
     run.mkdir()
     (run / "resolved.yaml").write_text(_resolved(thinking))
-    assert all(request.chat == chat for request in requests_of_step(read_conditions(run), 1))
+    requests = requests_of_step(read_conditions(run), 1)
+    assert requests and all(request.chat == chat for request in requests)
     of_run = make_plan(parse_arguments(["--run", str(run), "--model", str(model), "--out", "o"]))
     where = ["--model", str(model), "--template", "chat", "--problems", f"a={problems}", "--out", "o"]
     asked = make_plan(parse_arguments([*where, "--system", "Be brief.", "--open-thinking"]))
@@ -584,7 +585,8 @@ def test_validation_after_supervised_training_asks_alike(overrides, tmp_path):
     run = tmp_path / "run"
     run.mkdir()
     (run / "resolved.yaml").write_text(_resolved(overrides))
-    assert all(request.chat == BRIEF for request in requests_of_step(read_conditions(run), 1))
+    requests = requests_of_step(read_conditions(run), 1)
+    assert requests and all(request.chat == BRIEF for request in requests)
 
 
 def _resolved(overrides):
