@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from seele.cli.main import main
+from helpers.commands import exit_status
 from seele.data.alignment import alignment_scores, first_visits
 from seele.data.storage.schema import read_problems, write_problems
 from seele.errors import DataError
@@ -55,10 +55,8 @@ def run(tmp_path):
 
 def limr(run, *arguments):
     out = run.parent / "kept.parquet"
-    command = ["data", "limr", str(run.parent / "problems.parquet"), "--run", str(run), "--out", str(out)]
-    with pytest.raises(SystemExit) as ended:
-        main([*command, *arguments])
-    return ended.value.code, out
+    command = ("data", "limr", run.parent / "problems.parquet", "--run", run, "--out", out)
+    return exit_status(*command, *arguments), out
 
 
 def test_the_problems_that_follow_the_mean_curve_are_kept(run, capsys):

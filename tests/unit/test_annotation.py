@@ -21,8 +21,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.commands import exit_status as run
 from helpers.commands import kill_at
-from seele.cli.main import main
 from seele.data.annotation.annotate import Annotation
 from seele.data.annotation.calls import Annotator
 from seele.data.annotation.cost import Budget, Prices
@@ -751,13 +751,6 @@ def command(server, folder, *more):
 
 def process_command(server, folder):
     return [sys.executable, "-m", "seele.cli.main", *map(str, command(server, folder))]
-
-
-def run(*arguments):
-    """Exit status of ``seele ARGUMENTS`` in this process."""
-    with pytest.raises(SystemExit) as ended:
-        main([str(argument) for argument in arguments])
-    return int(ended.value.code or 0)
 
 
 def events(folder):

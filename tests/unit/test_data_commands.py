@@ -8,13 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
+from helpers.commands import exit_status as run
 from seele.child import run_module
-from seele.cli.main import main
 from seele.data.prepare import Split, prepare
 from seele.data.statistics import describe_problems
 from seele.data.storage import parquet
@@ -30,13 +31,6 @@ from seele.records import Instance, Milestone
 CASES = Path(__file__).parents[2].parent / "shared" / "data" / "grader_cases.jsonl"
 
 SMALL_CHAINS = ["--set", "num_train=6", "--set", "num_heldout=4", "--set", "num_harder=2"]
-
-
-def run(*arguments: object) -> int:
-    """Exit status of ``seele ARGUMENTS``."""
-    with pytest.raises(SystemExit) as ended:
-        main([str(argument) for argument in arguments])
-    return int(ended.value.code or 0)
 
 
 def write_cases(path: Path, *rows: object) -> Path:
@@ -401,7 +395,7 @@ def file(tmp_path):
 
 
 def test_hints_that_state_the_answer_are_marked_on_the_terminal(file, capsys):
-    main_status("data", "inspect", file, "--num", 1)
+    assert run("data", "inspect", file, "--num", 1) == 0
     lines = capsys.readouterr().out.splitlines()
     [stating] = [line for line in lines if "3 * 4 = 12." in line]
     [before] = [line for line in lines if "Take 3 & 4." in line]
@@ -412,21 +406,20 @@ def test_hints_that_state_the_answer_are_marked_on_the_terminal(file, capsys):
 
 
 def test_markup_and_control_characters_in_texts_are_shown_and_not_obeyed(file, capsys):
-    main_status("data", "inspect", file, "--num", 3)
+    assert run("data", "inspect", file, "--num", 3) == 0
     shown = capsys.readouterr().out
     assert "[/red] [bold]x[/]" in shown and "\\x1b[31m" in shown and "\x1b[31m" not in shown
 
 
 def test_a_page_does_not_replace_the_problems(file, capsys):
     before = file.read_bytes()
-    with pytest.raises(SystemExit, match="2"):
-        main(["data", "inspect", str(file), "--html", str(file)])
+    assert run("data", "inspect", file, "--html", file) == 2
     assert f"--html {file}: is a folder or {file}; name another file" in capsys.readouterr().err
     assert file.read_bytes() == before
 
 
 def test_the_page_escapes_texts_and_marks_hints(file, tmp_path):
-    main_status("data", "inspect", file, "--html", tmp_path / "page.html")
+    assert run("data", "inspect", file, "--html", tmp_path / "page.html") == 0
     page = (tmp_path / "page.html").read_text()
     parser = Elements()
     parser.feed(page)
@@ -449,7 +442,7 @@ class Elements(HTMLParser):
 
 
 def test_statistics_by_source_and_level(file, capsys):
-    main_status("data", "inspect", file, "--num", 0, "--stats")
+    assert run("data", "inspect", file, "--num", 0, "--stats") == 0
     shown = " ".join(capsys.readouterr().out.split())
     for name in ("toy", "no hint possible", "hints stating it", "33.3%"):
         assert name in shown
@@ -459,11 +452,11 @@ def test_tiers_are_shown_after_the_steps_with_ratios_of_their_own(tmp_path, caps
     path = tmp_path / "tiers.parquet"
     one_step = problem(2, steps=("12",), tiers=("Two \x1b[31m<b>factors</b>",))
     write_problems(path, [problem(1, tiers=("Multiply.",)), one_step], split="train")
-    main_status("data", "inspect", path, "--num", 2)
+    assert run("data", "inspect", path, "--num", 2) == 0
     shown = capsys.readouterr().out
     assert " 0 without a possible hint" in " ".join(shown.split())
     assert re.findall(r"[01]\.\d{3}", shown) == ["0.000", "0.333", "0.667", "0.500", "0.000", "0.500"]
-    main_status("data", "inspect", path, "--html", tmp_path / "page.html")
+    assert run("data", "inspect", path, "--html", tmp_path / "page.html") == 0
     page = (tmp_path / "page.html").read_text()
     assert '0.500</td><td class="text"><pre>Multiply.</pre>' in page and "&lt;b&gt;factors" in page
     assert [group.unhintable_share for group in describe_problems(read_problems(path))] == [0.0]
@@ -485,12 +478,6 @@ def test_levels_are_rows_of_their_own():
     assert [(group.level, group.problems) for group in groups] == [("all", 3), ("1", 1), ("3", 2)]
 
 
-def main_status(*arguments):
-    with pytest.raises(SystemExit) as end:
-        main([str(argument) for argument in arguments])
-    assert end.value.code == 0
-
-
 # --- Prepared folders: manifests, files that are complete or absent, the same bytes after a kill
 
 
@@ -507,11 +494,7 @@ def problem_in_steps(number: int, **changes) -> Instance:
     )
 
 
-def run_prepare(*arguments: object) -> int:
-    """Exit status of ``seele data prepare ARGUMENTS``."""
-    with pytest.raises(SystemExit) as ended:
-        main(["data", "prepare", *map(str, arguments)])
-    return int(ended.value.code or 0)
+run_prepare = partial(run, "data", "prepare")
 
 
 def write_source(path: Path, count: int) -> Path:
@@ -909,7 +892,7 @@ def test_the_ten_rows_that_are_shipped_are_the_quickstarts_first(tmp_path):
 
 def test_milestones_are_added_to_a_file_and_counted(file, tmp_path, capsys):
     out = tmp_path / "out.parquet"
-    main_status("data", "milestones", file, "--out", out)
+    assert run("data", "milestones", file, "--out", out) == 0
     said = capsys.readouterr().out
     assert "3 problems, 3 milestones" in said and "33.3% of 3: state a value" in said
     assert " 0.0% of 3: steps before the last have a milestone" in said
@@ -920,7 +903,7 @@ def test_milestones_are_added_to_a_file_and_counted(file, tmp_path, capsys):
     assert found[1:] == [(Milestone(HOSTILE.answer, len("".join(HOSTILE.steps))),), (Milestone("12", 0),)]
     entries = {"train": {"file": file.name, "sha256": file_sha256(file)}, "other": {"sha256": "0"}}
     (tmp_path / "manifest.json").write_text(json.dumps({"splits": entries, "title": "mine"}))
-    main_status("data", "milestones", file)
+    assert run("data", "milestones", file) == 0
     assert file.read_bytes() == out.read_bytes()
     entries["train"]["sha256"] = file_sha256(out)
     assert json.loads((tmp_path / "manifest.json").read_text()) == {"splits": entries, "title": "mine"}
@@ -928,14 +911,14 @@ def test_milestones_are_added_to_a_file_and_counted(file, tmp_path, capsys):
     own = file.with_suffix(".manifest.json")
     write_problems(file, [problem(1)], split="train")
     own.write_text(json.dumps({"file": file.name, "sha256": file_sha256(file)}))
-    main_status("data", "milestones", file)
+    assert run("data", "milestones", file) == 0
     assert json.loads(own.read_text()) == {"file": file.name, "sha256": file_sha256(file)}
 
 
 def test_milestones_of_ones_own_are_kept(tmp_path, capsys):
     own, file = (Milestone("mine", 1), Milestone("12", 2)), tmp_path / "mine.parquet"
     write_problems(file, [problem(1, milestones=own), problem(2)], split="train")
-    main_status("data", "milestones", file)
+    assert run("data", "milestones", file) == 0
     said = capsys.readouterr().out
     assert "2 problems, 3 milestones; 1 problems had theirs, which are kept" in said
     assert "25.0% of 4: steps before the last have a milestone" in said

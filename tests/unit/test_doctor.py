@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from helpers.commands import exit_status as run
 from seele import host
 from seele.cli.doctor import command, gather, judge, needs
 from seele.cli.doctor.facts import Environment, Gpu, Machine
-from seele.cli.main import main
 from seele.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -57,13 +57,6 @@ def findings(machine, *, hardware="gpu8", model=None):
     size = None if model is None else needs.find_model(model)
     found = judge.judge(machine, hardware=hardware, model=model, size=size)
     return {finding.what.split(" (hardware")[0]: finding for finding in found}
-
-
-def run(*arguments):
-    """Exit status of ``seele ARGUMENTS``."""
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
-    return int(ended.value.code or 0)
 
 
 @pytest.fixture

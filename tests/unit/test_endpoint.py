@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seele.cli.main import main
+from helpers.commands import exit_status as run
 from seele.data.difficulty import Band, Count, filter_file, problem_key, read_counts, write_counts
 from seele.data.storage.files import file_sha256
 from seele.data.storage.schema import read_problems, write_problems
@@ -439,13 +439,6 @@ def problem(number, **changes):
 
 
 PROBLEMS = [problem(number) for number in range(10)]
-
-
-def run(*arguments):
-    """Exit status of ``seele ARGUMENTS``."""
-    with pytest.raises(SystemExit) as ended:
-        main([str(argument) for argument in arguments])
-    return int(ended.value.code or 0)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -14,7 +15,7 @@ import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seele.cli.main import main
+from helpers.commands import exit_status
 from seele.data import prepare as prepare_module
 from seele.data.split import Sample
 from seele.errors import ConfigError, DataError
@@ -249,11 +250,7 @@ def reasons(golds: Sequence[str], grader: str, data_source: str = "toy") -> list
     return [grade.reason for grade in grades]
 
 
-def run(*arguments: object) -> int:
-    """Exit status of ``seele data prepare ARGUMENTS``."""
-    with pytest.raises(SystemExit) as ended:
-        main(["data", "prepare", *map(str, arguments)])
-    return int(ended.value.code or 0)
+run = partial(exit_status, "data", "prepare")
 
 
 def write_rows(path: Path, answers: Sequence[str]) -> Path:

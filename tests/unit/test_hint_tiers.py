@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seele.cli.main import main
+from helpers.commands import exit_status as run
 from seele.data.annotation.reply import Rejection
 from seele.data.annotation.tiers import DEFAULT_PROMPTS, TiersPrompt
 from seele.data.steps.leakage import stated_end
@@ -183,13 +183,6 @@ def command(server, folder, *more):
         *("--endpoint", server.url, "--model", "m", "--attempts", ATTEMPTS, "--max-tokens", 1000),
         *("--concurrency", 4, *more),
     ]
-
-
-def run(*arguments):
-    """Exit status of ``seele ARGUMENTS`` in this process."""
-    with pytest.raises(SystemExit) as ended:
-        main([str(argument) for argument in arguments])
-    return int(ended.value.code or 0)
 
 
 @pytest.fixture

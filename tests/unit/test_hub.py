@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -19,8 +20,8 @@ pytest.importorskip("datasets", reason="datasets is not installed")
 pytest.importorskip("huggingface_hub")
 
 
+from helpers.commands import exit_status
 from seele.cli import export as command
-from seele.cli.main import main
 from seele.data.storage import hub
 from seele.data.storage.hub import HubSource, commit_of, open_hub_rows, read_hub_rows
 from seele.errors import ConfigError, DataError
@@ -469,11 +470,7 @@ def test_a_model_that_the_hub_does_not_give_leaves_nothing(
 # The command
 
 
-def run_command(*arguments):
-    """Exit status of ``seele export ARGUMENTS``."""
-    with pytest.raises(SystemExit) as ended:
-        main(["export", *map(str, arguments)])
-    return int(ended.value.code or 0)
+run_command = partial(exit_status, "export")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed")
 
-from seele.cli.main import main
+from helpers.commands import exit_status
 from seele.config.build import from_mapping
 from seele.config.settings import CurriculumConfig
 from seele.curriculum import build_curriculum
@@ -172,9 +172,7 @@ def test_bytes_depend_neither_on_the_processes_nor_on_their_hashes(splits, tmp_p
     settings = [f"--set={name}={value}" for name, value in FEW.items()]
     levels = ["--set=train_levels=[1,2]", "--set=harder_levels=[3]"]
     command = [*("data", "prepare", "zebra", "--preset", "small"), *settings, *levels]
-    with pytest.raises(SystemExit) as ended:
-        main([*command, "--workers", "1", "--out", str(tmp_path / "here")])
-    assert not ended.value.code
+    assert exit_status(*command, "--workers", 1, "--out", tmp_path / "here") == 0
     subprocess.run(
         [sys.executable, "-m", "seele.cli.main", *command, "--workers", "2", "--out", tmp_path / "there"],
         check=True,
@@ -233,9 +231,7 @@ def test_an_expression_of_the_library_is_checked_before_it_is_trusted(monkeypatc
 
 
 def test_an_unknown_preset_is_refused(tmp_path, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["data", "prepare", "arc_1d", "--out", str(tmp_path), "--preset", "big"])
-    assert ended.value.code == 2
+    assert exit_status("data", "prepare", "arc_1d", "--out", tmp_path, "--preset", "big") == 2
     assert "allowed are ['sec', 'small']" in capsys.readouterr().err
 
 

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 import seele
-from seele.cli.main import main
+from helpers.commands import exit_status
 from seele.errors import CheckpointError, DependencyError
 from seele.records import (
     Completion,
@@ -216,9 +216,7 @@ def test_the_command_prints_a_line_a_run_or_json(tmp_path, capsys):
     assert re.split("  +", second) == ["a", "seele", "finished", "3 of 4", accuracy, "1 min"]
 
     def said(*arguments):
-        with pytest.raises(SystemExit) as ended:
-            main(["runs", *map(str, arguments)])
-        return ended.value.code, capsys.readouterr()
+        return exit_status("runs", *arguments), capsys.readouterr()
 
     assert said(tmp_path)[1].out.splitlines()[0] == heads
     listed = json.loads(said(tmp_path, "--json")[1].out)

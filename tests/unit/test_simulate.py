@@ -3,6 +3,7 @@
 import asyncio
 import json
 from dataclasses import fields
+from functools import partial
 from statistics import fmean
 from types import SimpleNamespace
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seele.cli.main import main
+from helpers.commands import exit_status
 from seele.config import HintConfig
 from seele.errors import ConfigError
 from seele.hints import CONTROLLERS, build_controller
@@ -539,11 +540,7 @@ def test_bayes_beats_the_paper_with_half_its_rounds():
 SMALL = ("--problems", 12, "--world", "3pl", "--world", "odd", "--visits", 2)
 
 
-def run(*arguments):
-    """Exit status of ``seele simulate ARGUMENTS``."""
-    with pytest.raises(SystemExit) as ended:
-        main(["simulate", *map(str, arguments)])
-    return int(ended.value.code or 0)
+run = partial(exit_status, "simulate")
 
 
 @pytest.mark.parametrize(("rollouts", "sizes"), [((), [4, 2, 1, 1]), (("--rollouts", 16), [8, 4, 2, 2])])

@@ -6,6 +6,7 @@ import re
 import shutil
 import sys
 from decimal import Decimal
+from functools import partial
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -15,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from helpers.commands import exit_status
 from seele import plugins
-from seele.cli.main import main
 from seele.data.sources import Counts, find_settings, open_split, source_names
 from seele.data.sources.mapping import as_level, as_text, look_up, parse_path
 from seele.data.sources.prepare_source import prepare_source
@@ -834,11 +835,7 @@ def rows_at(name: str) -> list[dict]:
     return [json.loads(line) for line in (FIXTURES / f"{name}.jsonl").read_text().splitlines()]
 
 
-def prepare(*arguments: object) -> int:
-    """Exit status of ``seele data prepare ARGUMENTS``."""
-    with pytest.raises(SystemExit) as ended:
-        main(["data", "prepare", *map(str, arguments)])
-    return int(ended.value.code or 0)
+prepare = partial(exit_status, "data", "prepare")
 
 
 # The three references in the README of LZE

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seele.cli.main import main
+from helpers.commands import exit_status
 from seele.data.tasks.chains import (
     Chain,
     ChainsConfig,
@@ -565,9 +565,7 @@ def test_grade_takes_the_checker_of_a_rows_data_source(tmp_path):
     ]
     cases, out = tmp_path / "cases.jsonl", tmp_path / "out.jsonl"
     cases.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.raises(SystemExit) as ended:
-        main(["grade", str(cases), "--out", str(out), "--workers", "1"])
-    assert not ended.value.code
+    assert exit_status("grade", cases, "--out", out, "--workers", 1) == 0
     graded = [json.loads(line) for line in out.read_text().splitlines()]
     assert [row["correct"] for row in graded] == [True, False, True, False, True]
     assert [row["reason"] for row in graded] == ["correct", "wrong", "correct", "no_answer", "correct"]
