@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.real_data import SHARED, needs_shared
 from seele.errors import DataError
 from seele.records import GradeReason
 from seele.reward.extract import answer_sentences, last_line, unboxed_answer
@@ -25,7 +26,6 @@ from seele.reward.multiple_choice import LETTERS, grade_choice
 # --- Which option an answer names
 
 
-SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 CITIES = ("Paris", "Rome", "Oslo", "Bern")
 
 
@@ -254,7 +254,7 @@ def test_long_texts_take_linear_time():
     assert unboxed_answer("\n" * 300_000 + "4") == "4"
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the benchmarks are not beside this checkout (../shared)")
+@needs_shared
 def test_every_option_of_mmlu_pro_is_found_by_letter_and_by_text():
     rows = [
         json.loads(line)
@@ -270,7 +270,7 @@ def test_every_option_of_mmlu_pro_is_found_by_letter_and_by_text():
             assert grade_choice(text, row["answer"], row["options"]).correct == right, (text, row)
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the benchmarks are not beside this checkout (../shared)")
+@needs_shared
 def test_golds_of_arc_c_are_letters_and_22_numbers():
     parquet = pytest.importorskip("pyarrow.parquet")
     table = parquet.read_table(SHARED / "arc_c" / "valid.arc_c.parquet")

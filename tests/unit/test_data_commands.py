@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from helpers.commands import exit_status as run
+from helpers.real_data import SHARED, needs_shared
 from seele.child import run_module
 from seele.data.prepare import Split, prepare
 from seele.data.statistics import describe_problems
@@ -27,8 +28,6 @@ from seele.records import Instance, Milestone
 
 # --- ``seele data`` and ``seele grade``, from the command line's arguments to the files
 
-
-CASES = Path(__file__).parents[2].parent / "shared" / "data" / "grader_cases.jsonl"
 
 SMALL_CHAINS = ["--set", "num_train=6", "--set", "num_heldout=4", "--set", "num_harder=2"]
 
@@ -345,10 +344,11 @@ def test_cross_check_lists_what_the_two_graders_disagree_on(tmp_path, capsys, gr
     assert "agreed" not in first + second
 
 
-@pytest.mark.skipif(not CASES.is_file(), reason="the collected grader cases are not beside this checkout")
+@needs_shared
 def test_mathruler_agrees_with_the_collected_cases_as_measured(tmp_path):
-    assert run("grade", CASES, "--out", tmp_path / "out.jsonl") == 0
-    rows = [json.loads(line) for line in CASES.read_text().splitlines()]
+    cases = SHARED / "grader_cases.jsonl"
+    assert run("grade", cases, "--out", tmp_path / "out.jsonl") == 0
+    rows = [json.loads(line) for line in cases.read_text().splitlines()]
     graded = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [row["id"] for row in graded] == [row["id"] for row in rows]
     # MathRuler 0.1.0 alone agrees with 122 of the 211 (it does not read sets, equations or lists of boxes).

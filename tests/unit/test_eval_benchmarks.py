@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.real_data import SHARED, needs_shared
 from seele import plugins
 from seele.data.storage.schema import write_problems
 from seele.errors import ConfigError, DataError
@@ -48,10 +49,8 @@ from seele_eval.sources import load_benchmark, load_problem_file, read_rows
 
 ROOT = Path(__file__).parents[2]
 FIXTURES = Path(os.environ["SEELE_FIXTURES"], "benchmarks")
-REAL = ROOT.parent / "shared" / "data"
 
 NOT_AT_HAND = ("gpqa_diamond", "mmlu_pro", "aime26", "hmmt25")
-needs_real_data = pytest.mark.skipif(not REAL.is_dir(), reason=f"the real data sets are not at {REAL}")
 
 
 def load(name, **changes):
@@ -253,45 +252,45 @@ def test_wrapped_several_and_united_answers_of_olympiadbench_are_right(grader):
         assert not task.judge(grader, problem, other).correct, other
 
 
-@needs_real_data
+@needs_shared
 @pytest.mark.parametrize("name", [name for name in BENCHMARKS if name not in NOT_AT_HAND])
 def test_a_real_file_is_whole_and_every_gold_is_right_against_itself(name, grader):
-    task = load(name, data_dir=REAL, any_row_count=False)
+    task = load(name, data_dir=SHARED, any_row_count=False)
     assert len(task.problems) == BENCHMARKS[name].rows
     assert len({problem.instance_id for problem in task.problems}) == len(task.problems)
     assert refused(task, grader) == []
 
 
-@needs_real_data
+@needs_shared
 @pytest.mark.parametrize("name", ["arc_c", "mmlu_pro_300"])
 def test_every_real_option_is_right_by_its_text(name, grader):
     def text_of_gold(problem):
         return f"\\boxed{{{problem.options[problem.labels.index(problem.answer)]}}}"
 
-    assert refused(load(name, data_dir=REAL, any_row_count=False), grader, text_of_gold) == []
+    assert refused(load(name, data_dir=SHARED, any_row_count=False), grader, text_of_gold) == []
 
 
-@needs_real_data
+@needs_shared
 def test_the_real_golds_of_olympiadbench_are_right_as_they_are_written_and_in_any_order(grader):
-    task = load("olympiadbench", data_dir=REAL, any_row_count=False)
-    written = [row["final_answer"][0] for _, row in read_rows(REAL / "olympiadbench/test.jsonl")]
+    task = load("olympiadbench", data_dir=SHARED, any_row_count=False)
+    written = [row["final_answer"][0] for _, row in read_rows(SHARED / "olympiadbench/test.jsonl")]
     for problem, gold in zip(task.problems, written, strict=True):
         for said in (gold, ", ".join(reversed(problem.answers))):
             assert task.judge(grader, problem, task.extract(f"\\boxed{{{said}}}", problem)).correct, said
 
 
-@needs_real_data
+@needs_shared
 def test_the_traps_of_the_real_data_are_met():
-    olympiad = load("olympiadbench", data_dir=REAL).problems
+    olympiad = load("olympiadbench", data_dir=SHARED).problems
     assert sum(len(problem.answers) > 1 for problem in olympiad) == 92
     assert sum(bool(problem.unit) for problem in olympiad) == 8
     assert not any("$" in answer[:1] for problem in olympiad for answer in problem.answers)
-    arc = load("arc_c", data_dir=REAL).problems
+    arc = load("arc_c", data_dir=SHARED).problems
     assert sum(problem.answer.isdecimal() for problem in arc) == 22
     assert {len(problem.options) for problem in arc} == {3, 4, 5}
-    assert {problem.answer for problem in load("amc23", data_dir=REAL).problems} >= {"27", "-1"}
-    assert not any("," in problem.answer for problem in load("gsm8k", data_dir=REAL).problems)
-    assert {len(problem.options) for problem in load("mmlu_pro_300", data_dir=REAL).problems} >= {3, 4, 10}
+    assert {problem.answer for problem in load("amc23", data_dir=SHARED).problems} >= {"27", "-1"}
+    assert not any("," in problem.answer for problem in load("gsm8k", data_dir=SHARED).problems)
+    assert {len(problem.options) for problem in load("mmlu_pro_300", data_dir=SHARED).problems} >= {3, 4, 10}
 
 
 def test_the_docs_list_the_benchmarks_as_they_are():

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.commands import exit_status
+from helpers.real_data import SHARED, needs_shared
 from seele.data import prepare as prepare_module
 from seele.data.split import Sample
 from seele.errors import ConfigError, DataError
@@ -32,11 +33,6 @@ from seele.reward.graders import load_judge
 
 ROOT = Path(__file__).parents[2]
 FIXTURE = ROOT / "tests" / "fixtures" / "grader_cases.jsonl"
-SHARED = ROOT.parent / "shared" / "data"
-
-needs_shared = pytest.mark.skipif(
-    not SHARED.is_dir(), reason="the collected cases and benchmarks are not beside this checkout (../shared)"
-)
 
 
 def rows_of(path: Path) -> list[dict]:
@@ -233,8 +229,6 @@ def test_graders_without_a_verdict_say_why():
 # --- Reference answers are graded against themselves before a folder is prepared
 
 
-SHARED_DATA = Path(__file__).parents[2].parent / "shared" / "data"
-
 LINES = "Ben has 4 boxes of 6 eggs.\nThat makes 4*6=<<4*6=24>>24 eggs.\n"
 PROSE = "Ben counts the eggs in every box, writes the numbers down and adds them one by one. " * 4
 
@@ -368,10 +362,10 @@ def test_a_large_split_is_sampled(tmp_path, monkeypatch):
     assert manifest["splits"]["train"]["golds"]["checked"] == 5
 
 
-@pytest.mark.skipif(not SHARED_DATA.is_dir(), reason="the real data sets are not beside this checkout")
+@needs_shared
 def test_the_golds_of_real_sets_can_be_met_and_gsm8ks_solutions_cannot():
     def rows(name: str, count: int) -> list[dict]:
-        return [json.loads(line) for line in (SHARED_DATA / name).read_text().splitlines()[:count]]
+        return [json.loads(line) for line in (SHARED / name).read_text().splitlines()[:count]]
 
     golds = {
         "math500": [row["answer"] for row in rows("math500/test.jsonl", 500)],

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.real_data import SHARED, needs_shared
 from seele.config import HintConfig
 from seele.data.steps.hint_units import check_unit, for_hints, split_tokens
 from seele.data.steps.leakage import bare_answer, mentioned_at, mentioned_end, revealed_at, stated_end
@@ -185,8 +186,6 @@ def test_unknown_units_and_rules_are_refused():
 # --- GSM8K: solution lines become steps
 
 
-FOLDER = Path(__file__).parents[2].parent / "shared" / "data" / "gsm8k"
-
 ROW = {"question": "Two boxes of 6 eggs?", "answer": "2*6=<<2*6=12>>12 eggs.\nThat is a dozen.\n#### 12"}
 
 
@@ -260,10 +259,10 @@ def test_a_missing_library_is_named(monkeypatch):
         read_gsm8k("test")
 
 
-@pytest.mark.skipif(not FOLDER.is_dir(), reason="the real GSM8K files are not beside this checkout")
+@needs_shared
 @pytest.mark.parametrize(("split", "count"), [("train", 7473), ("test", 1319)])
 def test_every_real_problem_can_be_hinted_and_states_its_gold_last(split, count):
-    instances = read_gsm8k(split, folder=FOLDER)
+    instances = read_gsm8k(split, folder=SHARED / "gsm8k")
     assert len({instance.instance_id for instance in instances}) == len(instances) == count
     for instance in instances:
         assert len(instance.steps) >= 2

@@ -5,12 +5,12 @@ milestones of steps, and how far a response comes along them.
 import json
 import re
 import time
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.real_data import SHARED, needs_shared
 from seele.data.steps.cutting import join_steps, split_sentences, split_steps
 from seele.data.steps.protected import legal_cuts, protected_spans
 from seele.data.tasks.chains import ChainsConfig, generate_splits
@@ -18,12 +18,6 @@ from seele.data.tasks.gsm8k import read_gsm8k, split_solution
 from seele.maths.equations import equations
 from seele.records import Milestone
 from seele.reward.milestones import coverage, find_milestones, num_shown, walk
-
-REAL = Path(__file__).parents[2].parent / "shared" / "data"
-needs_real_data = pytest.mark.skipif(
-    not REAL.is_dir(), reason="the real traces are not beside this checkout (../shared)"
-)
-
 
 LAYOUTS = [
     pytest.param("Intro.\nStep 1: a.\nStep 2: b.", ["Intro.\n", "Step 1: a.\n", "Step 2: b."], id="step"),
@@ -253,7 +247,7 @@ def test_time_grows_with_the_length_and_not_with_its_square(before, unit):
 
 
 def rows_of_traces():
-    for line in (REAL / "traces.jsonl").read_text(encoding="utf-8").splitlines():
+    for line in (SHARED / "traces.jsonl").read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         yield row["source"], row["steps"], row["sep"]
 
@@ -271,7 +265,7 @@ def check_steps(steps, text, *, has_money):
         assert has_money or plain.count("$") % 2 == 0, before[-80:]
 
 
-@needs_real_data
+@needs_shared
 def test_every_real_trace_is_cut_legally_and_comes_back():
     num = 0
     for source, steps, separator in rows_of_traces():
@@ -288,16 +282,16 @@ def other_solutions():
     import pyarrow.parquet as pq
 
     for split in ("train", "test"):
-        for instance in read_gsm8k(split, folder=REAL / "gsm8k"):
+        for instance in read_gsm8k(split, folder=SHARED / "gsm8k"):
             yield instance.steps
     for name in ("countdown_test", "kk_logic_test"):
-        yield from pq.read_table(REAL / "uft" / f"{name}.parquet", columns=["hint"])["hint"].to_pylist()
+        yield from pq.read_table(SHARED / "uft" / f"{name}.parquet", columns=["hint"])["hint"].to_pylist()
     for name in ("dev", "test"):
-        for line in (REAL / "aqua" / f"{name}.json").read_text(encoding="utf-8").splitlines():
+        for line in (SHARED / "aqua" / f"{name}.json").read_text(encoding="utf-8").splitlines():
             yield json.loads(line)["rationale"].splitlines(keepends=True)
 
 
-@needs_real_data
+@needs_shared
 def test_every_solution_of_gsm8k_uft_and_aqua_is_cut_legally_and_comes_back():
     num = 0
     for steps in other_solutions():
@@ -803,9 +797,9 @@ def test_no_text_makes_the_walk_fail_and_segments_follow_each_other(text, steps,
             assert all(0 <= segment.end <= len(text) for segment in segments)
 
 
-@needs_real_data
+@needs_shared
 def test_nothing_is_flagged_in_the_worked_solutions_of_gsm8k():
-    problems = read_gsm8k("train", folder=REAL / "gsm8k")
+    problems = read_gsm8k("train", folder=SHARED / "gsm8k")
     for problem in problems:
         milestones = find_milestones(problem.question, problem.steps, problem.answer)
         assert walk(milestones, "".join(problem.steps), correct=None).first_error is None, problem.steps
@@ -813,9 +807,9 @@ def test_nothing_is_flagged_in_the_worked_solutions_of_gsm8k():
     assert counts.stating / counts.steps > 0.9 and counts.with_two / counts.problems > 0.9
 
 
-@needs_real_data
+@needs_shared
 def test_few_right_solutions_of_models_are_flagged():
-    rows = [json.loads(line) for line in (REAL / "traces.jsonl").open()]
+    rows = [json.loads(line) for line in (SHARED / "traces.jsonl").open()]
     rows = [row for row in rows if row["source"].startswith("processbench") and row["steps_ok"]]
     flagged = [
         row["id"]
