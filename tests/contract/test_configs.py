@@ -1,8 +1,6 @@
 """Configurations: every YAML composes, and a run has one plan."""
 
-import os
 import re
-import shlex
 import subprocess
 import sys
 from dataclasses import asdict
@@ -19,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ReadonlyConfigError
 
 import seele_verl
+from helpers.scripts import WINDOWS, script_arguments
 from seele.config import SeeleConfig
 from seele.data.overlong import Fits
 from seele.errors import ConfigError
@@ -292,20 +291,6 @@ def test_both_commands_print_a_configuration_without_starting_anything(tmp_path)
     assert not [*tmp_path.iterdir()]
 
 
-def script_arguments(script, *arguments, **environment):
-    """Return the arguments that the script passes to the trainer."""
-    printed = subprocess.run(
-        ["bash", str(ROOT / "scripts" / script), *arguments],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"DRY_RUN": "1"} | environment,
-        check=True,
-    ).stdout
-    words = shlex.split(printed.splitlines()[-1].removeprefix("+ "))
-    assert words[:3] == ["python", "-m", "seele_verl.train"]
-    return words[3:]
-
-
 def test_the_papers_script_composes_to_the_papers_run():
     config = composed(*script_arguments("train_qwen2.5-7b.sh", "seele.seed=3"))
     assert config.actor_rollout_ref.model.path == "Qwen/Qwen2.5-7B"
@@ -313,17 +298,6 @@ def test_the_papers_script_composes_to_the_papers_run():
     assert (config.data.train_batch_size, config.actor_rollout_ref.actor.ppo_mini_batch_size) == (256, 64)
     assert read_settings(config).seed == 3
     check_starts(config)
-
-
-WINDOWS = {
-    "Qwen/Qwen2.5-1.5B": 131072,
-    "Qwen/Qwen2.5-3B": 32768,
-    "Qwen/Qwen2.5-7B": 131072,
-    "Qwen/Qwen2.5-Math-7B": 4096,
-    "meta-llama/Llama-3.2-3B": 131072,
-    "mistralai/Mathstral-7B-v0.1": 32768,
-}
-"""`max_position_embeddings` of the models on the hub."""
 
 
 def check_starts(config):

@@ -3,9 +3,6 @@ match what verl's functions allocate.
 """
 
 import asyncio
-import os
-import shlex
-import subprocess
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch.utils._python_dispatch import TorchDispatchMode
 from verl.utils.config import omega_conf_to_dataclass
 
+from helpers.scripts import script_arguments
 from seele.errors import ConfigError
 from seele.maths.memory import GIB, Passes, layer_token, memory_table
 from seele.maths.model_shapes import HUB_NAMES, SHAPES
@@ -46,16 +44,8 @@ LARGEST = {
 }
 
 
-def script_arguments(script: Path) -> list[str]:
-    """Return the arguments that a script passes to the trainer."""
-    printed = subprocess.run(
-        ["bash", str(script), *ARGUMENTS.get(script.name, ())],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"DRY_RUN": "1"},
-        check=True,
-    ).stdout
-    return shlex.split(printed.splitlines()[-1].removeprefix("+ "))[3:]
+def arguments_of(script: Path) -> list[str]:
+    return script_arguments(script.name, *ARGUMENTS.get(script.name, ()))
 
 
 # Everything that is published fits
@@ -78,7 +68,7 @@ def test_a_run_fits_its_hardware(overrides: tuple[str, ...], composed: Compose) 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_a_script_fits_its_hardware(script: Path, composed: Compose) -> None:
-    needs = needs_of(composed(*script_arguments(script)))
+    needs = needs_of(composed(*arguments_of(script)))
     assert all(need.fits for need in needs), memory_table(needs)
 
 
@@ -323,7 +313,7 @@ def parse() -> Iterator[Callable[[DictConfig], Any]]:
 def distinct_engines(composed: Compose) -> list[DictConfig]:
     """Return one configuration for each way our scripts, recipes and hardware files set the engine."""
     runs = [composed(*run) for run in composed_runs()]
-    runs += [composed(*script_arguments(script)) for script in SCRIPTS]
+    runs += [composed(*arguments_of(script)) for script in SCRIPTS]
     runs.append(composed("hardware=gpu_tiny", "job=tiny", "model=tiny"))
     texts = (OmegaConf.to_yaml(run.actor_rollout_ref.rollout, resolve=True) for run in runs)
     return [*dict(zip(texts, runs, strict=True)).values()]

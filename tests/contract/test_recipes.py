@@ -1,10 +1,7 @@
 """Recipes and benchmark jobs: they compose, pass all checks, and agree with the papers and pages."""
 
 import copy
-import os
 import re
-import shlex
-import subprocess
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,6 +13,7 @@ pytest.importorskip("verl.trainer", reason="verl is not installed")
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
+from helpers.scripts import WINDOWS, run_script, script_arguments
 from seele.data.sources.settings import GENERATED, source_names
 from seele.data.storage.files import commands_that_make
 from seele.data.storage.schema import write_problems
@@ -34,19 +32,6 @@ from seele_verl.train import compose
 Compose = Callable[..., DictConfig]
 ROOT = Path(__file__).parents[2]
 RECIPES = published_recipes()
-WINDOWS = {
-    "Elliott/Qwen2.5-Math-7B-16k-think": 16384,
-    "Qwen/Qwen2.5-1.5B": 131072,
-    "Qwen/Qwen2.5-3B": 32768,
-    "Qwen/Qwen2.5-7B": 131072,
-    "Qwen/Qwen2.5-7B-Instruct": 32768,
-    "Qwen/Qwen2.5-Math-1.5B": 4096,
-    "Qwen/Qwen2.5-Math-7B": 4096,
-    "RoadQAQ/Qwen2.5-Math-1.5B-16k-think": 16384,
-    "meta-llama/Llama-3.2-3B": 131072,
-    "mistralai/Mathstral-7B-v0.1": 32768,
-}
-"""`max_position_embeddings` of the models on the hub."""
 
 
 def problem(index: int) -> Instance:
@@ -132,11 +117,11 @@ def test_a_recipe_for_a_cpu_passes_every_check(
     assert config.trainer.device == "cpu"
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("recipe", ["seele_qwen2.5-7b", "luffy_sft_qwen2.5-math-7b"])
 def test_a_recipes_script_trains_the_recipe(recipe: str) -> None:
     given = {"MODEL": "some/model", "TRAIN": "a.parquet,b.parquet", "VALID": "c.parquet", "OUT": "runs/x"}
-    assert script_arguments(recipe) == [f"recipe={recipe}", "hardware=gpu8"]
-    assert script_arguments(recipe, "seele.seed=3", **given) == [
+    assert recipe_arguments(recipe) == [f"recipe={recipe}", "hardware=gpu8"]
+    assert recipe_arguments(recipe, "seele.seed=3", **given) == [
         f"recipe={recipe}",
         "hardware=gpu8",
         "actor_rollout_ref.model.path='some/model'",
@@ -149,34 +134,24 @@ def test_a_recipes_script_trains_the_recipe(recipe: str) -> None:
 
 @pytest.mark.parametrize("arguments", [(), ("",), ("base/sec",), ("seele.seed=1",)], ids=repr)
 def test_an_unknown_recipe_is_named_with_those_that_are_known(arguments: tuple[str, ...]) -> None:
-    command = ["bash", str(ROOT / "scripts" / "train_recipe.sh"), *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"DRY_RUN": "1"})
+    result = run_script(ROOT / "scripts" / "train_recipe.sh", *arguments)
     assert result.returncode == 2 and not result.stdout
     assert f"unknown recipe '{''.join(arguments)}'" in result.stderr
     assert sorted(result.stderr.split("one of: ")[1].split()) == sorted([*RECIPES, *OWN_RECIPES])
 
 
-def script_arguments(recipe: str, *arguments: str, **environment: str) -> list[str]:
-    """Return the arguments that the script passes to the trainer."""
-    printed = subprocess.run(
-        ["bash", str(ROOT / "scripts" / "train_recipe.sh"), recipe, *arguments],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"DRY_RUN": "1"} | environment,
-        check=True,
-    ).stdout
-    (line,) = printed.splitlines()
-    words = shlex.split(line.removeprefix("+ "))
-    own = ["trainer.max_restarts=3", "trainer.watchdog_minutes=60"]
-    assert words[:5] == ["python", "-m", "seele_verl.train", *own]
-    return words[5:]
+def recipe_arguments(recipe: str, *arguments: str, **environment: str) -> list[str]:
+    """Return the arguments that the script passes to the trainer, without those of every recipe."""
+    words = script_arguments("train_recipe.sh", recipe, *arguments, **environment)
+    assert words[:2] == ["trainer.max_restarts=3", "trainer.watchdog_minutes=60"]
+    return words[2:]
 
 
 def test_files_may_come_as_lzes_launchers_take_them(composed: Compose) -> None:
     train = "https://huggingface.co/datasets/EleutherAI/hendrycks_math?split=train"
     valid = "hf://BytedTsinghua-SIA/DAPO-Math-17k?split=train"
     config = composed(
-        *script_arguments(
+        *recipe_arguments(
             "lze_selection_qwen2.5-math-1.5b",
             MODEL_PATH="Qwen/Qwen2.5-Math-1.5B",
             TRAIN_FILES=f"['{train}']",
@@ -203,7 +178,7 @@ def sizes(config: DictConfig) -> tuple[int, int, int, int, int | None]:
 
 @pytest.mark.parametrize("method", ["seele", "grpo", "drgrpo", "luffy", "uft", "prefix_rft", "sft_rl"])
 def test_seeles_comparison_has_the_same_sizes_for_every_baseline(method: str, composed: Compose) -> None:
-    config = composed(*script_arguments("seele_qwen2.5-3b", METHOD=method))
+    config = composed(*recipe_arguments("seele_qwen2.5-3b", METHOD=method))
     assert (config.seele.method, config.actor_rollout_ref.model.path) == (method, "Qwen/Qwen2.5-3B")
     assert sizes(config) == (32, 256, 64, 2048, 400)
     assert read_settings(config).sft.batch_size == 64

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from helpers.scripts import named, run_script
+
 # --- Every script passes shellcheck, and ``DRY_RUN=1`` prints its commands and changes nothing
 
 
@@ -25,23 +27,6 @@ SHELL_FILES = [
     *sorted((ROOT / "scripts" / "cluster").glob("*.s*")),
     ROOT / ".ci" / "run",
 ]
-
-
-def named(path: Path) -> str:
-    return path.relative_to(ROOT).as_posix()
-
-
-def run_script(
-    script: Path, *arguments: str, root: Path = ROOT, **environment: str
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["bash", root / named(script), *arguments],
-        cwd=root,
-        env={**os.environ, "DRY_RUN": "1", **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
 
 
 @pytest.mark.parametrize("path", SHELL_FILES, ids=named)
@@ -346,8 +331,8 @@ def test_eval_of_another_model_leaves_the_runs_own_evaluation_alone(tmp_path: Pa
 
 
 def test_eval_of_a_folder_takes_what_is_named_instead_of_all_benchmarks(tmp_path: Path) -> None:
-    for named in ({"PROBLEMS": "a=b"}, {"CKPT_DIR": "runs/a"}):
-        assert "--benchmarks" not in commands(MODEL=str(tmp_path), **named)[0]
+    for chosen in ({"PROBLEMS": "a=b"}, {"CKPT_DIR": "runs/a"}):
+        assert "--benchmarks" not in commands(MODEL=str(tmp_path), **chosen)[0]
     stdout = run_script(EVAL, "--problems", "a=b", MODEL=str(tmp_path)).stdout
     assert "--problems a=b" in stdout and "--benchmarks" not in stdout
     stdout = run_script(EVAL, "--benchmarks", "gsm8k", MODEL=str(tmp_path), DATA_DIR="data").stdout
