@@ -13,6 +13,7 @@ pytest.importorskip("verl.trainer", reason="verl is not installed")
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
+from helpers import runs
 from helpers.scripts import WINDOWS, run_script, script_arguments
 from seele.data.sources.settings import GENERATED, source_names
 from seele.data.storage.files import commands_that_make
@@ -35,32 +36,18 @@ RECIPES = published_recipes()
 
 
 def problem(index: int) -> Instance:
-    return Instance(
-        instance_id=f"chains-{index}",
-        data_source="chains",
-        question=f"{index}+1",
-        steps=("a=1\n", "b=2\n", "\\boxed{2}"),
-        answer="2",
-        level=1 + index % 3,
-    )
+    return runs.problem(index, level=1 + index % 3)
 
 
 @pytest.fixture(scope="module")
 def fixtures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As many problems as in the largest step, and for each window a model without weights."""
-    from transformers import Qwen2Config
-
-    from seele_models.tokenizer import byte_tokenizer
-
     folder = tmp_path_factory.mktemp("fixtures")
     write_problems(folder / "train.parquet", [problem(i) for i in range(1024)], split="train")
     write_problems(folder / "heldout.parquet", [problem(-1)], split="heldout")
     write_problems(folder / "first.parquet", [problem(i) for i in range(1024, 1100)], split="train")
-    tokenizer = byte_tokenizer()
     for window in {*WINDOWS.values()}:
-        tokenizer.save_pretrained(folder / str(window))
-        tiny = {"vocab_size": 259, "hidden_size": 32, "intermediate_size": 64}
-        Qwen2Config(**tiny, max_position_embeddings=window).save_pretrained(folder / str(window))
+        runs.save_model(folder / str(window), max_position_embeddings=window)
     return folder
 
 

@@ -8,13 +8,13 @@ pytest.importorskip("transformers", reason="transformers is not installed")
 
 import pyarrow as pa
 
+from helpers.hint_search import MadeUpModel, drawer
 from seele.data.storage.parquet import set_column
-from seele.data.storage.schema import content_id, read_columns, read_problems, write_problems
+from seele.data.storage.schema import content_id, read_columns, read_problems
 from seele.errors import ConfigError
-from seele.records import Finish, Instance, Milestone
-from seele_eval import guided_problems, hint_search
+from seele.records import Instance, Milestone
+from seele_eval import guided_problems
 from seele_eval.guided_problems import guided_copy, steps_within
-from seele_eval.prompts import Response
 
 NAMES = ("easy", "one", "two", "never", "blunt")
 # Ten characters a step: a quarter is two of eight steps, and none of three.
@@ -27,36 +27,21 @@ def instance(name):
     )
 
 
-class Model:
-    """Solves a problem with so many steps of its solution in the question, with its second sample."""
+class Model(MadeUpModel):
+    """Sees the steps in the question."""
 
     def __init__(self, **steps_needed):
-        self.steps_needed, self.asked = {"blunt": 9, "never": 9, **steps_needed}, []
+        super().__init__(**{"blunt": 9, "never": 9, **steps_needed})
 
-    def __call__(self, requests):
-        for index, request in enumerate(requests):
-            assert (request.steps, request.hint_steps) == ((), 0), "the assistant's turn has no hint"
-            name, _, said = request.question.partition("?")
-            self.asked.append((name, said.count("Step")))
-            is_right = said.count("Step") >= self.steps_needed[name] and index % 2
-            yield (
-                index,
-                Response(text="\\boxed{7}" if is_right else "\\boxed{8}", num_tokens=9, finish=Finish.STOP),
-            )
+    def read(self, request):
+        assert (request.steps, request.hint_steps) == ((), 0), "the assistant's turn has no hint"
+        name, _, said = request.question.partition("?")
+        return name, said.count("Step")
 
 
 @pytest.fixture
 def draw(tmp_path, monkeypatch):
-    monkeypatch.setattr(hint_search, "find_weights", lambda path: [tmp_path / "weights"])
-    (tmp_path / "weights").write_text("w")
-    file, out = tmp_path / "problems.parquet", tmp_path / "guided.parquet"
-    write_problems(file, map(instance, NAMES), split="train")
-
-    def drawn(model, *further):
-        arguments = [str(file), "--model", str(tmp_path), "--out", str(out), "--samples", "2", *further]
-        return guided_problems.sample(guided_problems.parse(arguments), complete=model), out
-
-    return drawn
+    return drawer(guided_problems, map(instance, NAMES), tmp_path / "guided.parquet", monkeypatch)
 
 
 def test_a_quarter_of_the_characters_is_the_most():

@@ -10,13 +10,13 @@ pytest.importorskip("transformers", reason="transformers is not installed")
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from helpers.hint_search import MadeUpModel, drawer
 from seele.data.storage.files import file_sha256
 from seele.data.storage.parquet import set_column
 from seele.data.storage.schema import read_problems, write_problems
 from seele.errors import CheckpointError, ConfigError
-from seele.records import Finish, Instance
-from seele_eval import hint_search, own_solutions
-from seele_eval.prompts import Response
+from seele.records import Instance
+from seele_eval import own_solutions
 
 
 def instance(name, answer="7"):
@@ -26,33 +26,14 @@ def instance(name, answer="7"):
     )
 
 
-class Model:
-    """Solves a problem behind so many steps of its solution, with its second sample."""
-
-    def __init__(self, **steps_needed):
-        self.steps_needed, self.asked = steps_needed, []
-
-    def __call__(self, requests):
-        for index, request in enumerate(requests):
-            name = request.question.rstrip("?")
-            self.asked.append((name, request.hint_steps))
-            is_right = request.hint_steps >= self.steps_needed[name] and index % 2
-            text = "I say 3 + 4.\nSo \\boxed{7}." if is_right else "\\boxed{8}"
-            yield index, Response(text=text, num_tokens=9, finish=Finish.STOP)
+class Model(MadeUpModel):
+    right = "I say 3 + 4.\nSo \\boxed{7}."
 
 
 @pytest.fixture
 def draw(tmp_path, monkeypatch):
-    monkeypatch.setattr(hint_search, "find_weights", lambda path: [tmp_path / "weights"])
-    (tmp_path / "weights").write_text("w")
-    file, out = tmp_path / "problems.parquet", tmp_path / "own.parquet"
-    write_problems(file, [instance(name) for name in ("easy", "mid", "never")], split="train")
-
-    def drawn(model, *further):
-        arguments = [str(file), "--model", str(tmp_path), "--out", str(out), "--samples", "2", *further]
-        return own_solutions.sample(own_solutions.parse(arguments), complete=model), out
-
-    return drawn
+    problems = [instance(name) for name in ("easy", "mid", "never")]
+    return drawer(own_solutions, problems, tmp_path / "own.parquet", monkeypatch)
 
 
 def test_each_problem_is_asked_behind_as_short_a_hint_as_it_needs(draw):

@@ -361,19 +361,20 @@ class Stairs(SequentialController):
 LEGAL = (0.0, 0.25, 0.5, 0.75)
 
 
+def write_part(folder, source, name, *changes):
+    """Write a file with this source, changed, and return the name of a part in it."""
+    for old, new in changes:
+        assert old in source
+        source = source.replace(old, new)
+    file = folder / f"own_{len(list(folder.glob('*.py')))}.py"
+    file.write_text(source)
+    return f"{file}:{name}"
+
+
 @pytest.fixture
 def own(tmp_path):
     """The name of a controller with this source, whose class is ``Stairs``."""
-
-    def write(source=GOOD, **changes):
-        for old, new in changes.values():
-            assert old in source
-            source = source.replace(old, new)
-        file = tmp_path / f"own_{len(list(tmp_path.glob('*.py')))}.py"
-        file.write_text(source)
-        return f"{file}:Stairs"
-
-    return write
+    return lambda source=GOOD, **changes: write_part(tmp_path, source, "Stairs", *changes.values())
 
 
 def build(name, **settings):
@@ -559,15 +560,7 @@ ROWS = [{"level": 1 + index % 4} for index in range(8)]
 
 @pytest.fixture
 def own_curriculum(tmp_path):
-    def write(source, name, *changes):
-        for old, new in changes:
-            assert old in source
-            source = source.replace(old, new)
-        file = tmp_path / f"own_{len(list(tmp_path.glob('*.py')))}.py"
-        file.write_text(source)
-        return f"{file}:{name}"
-
-    return write
+    return partial(write_part, tmp_path)
 
 
 def curriculum(name, **settings):

@@ -1,6 +1,5 @@
 """Bad input is refused before anything expensive starts, and nothing is left behind."""
 
-import dataclasses
 import fcntl
 import json
 import os
@@ -20,12 +19,12 @@ import torch
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
+from helpers.runs import problem, save_model
 from seele import host
 from seele.config import CreditConfig
 from seele.data.storage.parquet import set_column
 from seele.data.storage.schema import write_problems
 from seele.errors import ConfigError, DataError
-from seele.records import Instance
 from seele_verl import check as seele_check
 from seele_verl import train
 from seele_verl.checks.cluster import capability, check_free_gpus, check_nodes, files_to_share, unshared
@@ -44,30 +43,9 @@ MODEL_PATH = "actor_rollout_ref.model.path"
 ENV_VARS = "ray_kwargs.ray_init.runtime_env.env_vars"
 
 
-def problem(index, **changes):
-    instance = Instance(
-        instance_id=f"chains-{index}",
-        data_source="chains",
-        question=f"{index}+1",
-        steps=("a=1\n", "b=2\n", "\\boxed{2}"),
-        answer="2",
-    )
-    return dataclasses.replace(instance, **changes)
-
-
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> Path:
-    """A configuration and a byte-level tokenizer, without weights: all that the checks read."""
-    from transformers import Qwen2Config
-
-    from seele_models.tokenizer import byte_tokenizer
-
-    folder = tmp_path_factory.mktemp("model")
-    tokenizer = byte_tokenizer()
-    tokenizer.chat_template = None
-    tokenizer.save_pretrained(folder)
-    Qwen2Config(vocab_size=259, hidden_size=32, intermediate_size=64).save_pretrained(folder)
-    return folder
+    return save_model(tmp_path_factory.mktemp("model"), has_chat_template=False)
 
 
 @pytest.fixture
@@ -1313,25 +1291,22 @@ def test_fused_kernels_are_refused_where_they_would_leave_out_what_changes_logit
         check(*own, "actor_rollout_ref.model.use_fused_kernels=true")
 
 
-def test_what_a_packed_update_cannot_compute_is_refused(check, model):
+def test_what_a_packed_update_cannot_compute_is_refused(check, model, tmp_path):
     fused = "actor_rollout_ref.model.use_fused_kernels=true"
     with pytest.raises(ConfigError, match=r"^seele.packed_updates: true, but .*use_fused_kernels is true; "):
         check(fused)
-    config = model / "config.json"
-    own = config.read_text()
+    other = tmp_path / "other"
+    shutil.copytree(model, other)
+    config, own = other / "config.json", f"{MODEL_PATH}={other}"
     # Qwen2 has a window even where no layer uses it.
-    settings = json.loads(own) | {"sliding_window": 64, "max_window_layers": 1, "layer_types": None}
-    for uses_window in (False, True):
-        config.write_text(json.dumps(settings | {"use_sliding_window": uses_window}))
-        try:
-            if not uses_window:
-                assert check().num_problems == 8
-            else:
-                assert check("seele.packed_updates=false").num_problems == 8
-                with pytest.raises(ConfigError, match="does not attend to all before it"):
-                    check()
-        finally:
-            config.write_text(own)
+    settings = json.loads(config.read_text())
+    settings |= {"sliding_window": 64, "max_window_layers": 1, "layer_types": None}
+    config.write_text(json.dumps(settings | {"use_sliding_window": False}))
+    assert check(own).num_problems == 8
+    config.write_text(json.dumps(settings | {"use_sliding_window": True}))
+    assert check(own, "seele.packed_updates=false").num_problems == 8
+    with pytest.raises(ConfigError, match="does not attend to all before it"):
+        check(own)
 
 
 @pytest.mark.parametrize(

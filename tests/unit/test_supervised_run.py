@@ -1,7 +1,6 @@
 """What the driver of a supervised run does around the trainer: stages, what is measured, what is written."""
 
 import copy
-import dataclasses
 import io
 import json
 import shutil
@@ -15,6 +14,7 @@ pytest.importorskip("verl.trainer", reason="verl is not installed")
 
 from omegaconf import DictConfig, OmegaConf
 
+from helpers import runs
 from seele.data.storage.schema import read_problem_files, read_problems, write_problems
 from seele.errors import ConfigError, DataError
 from seele.records import Instance
@@ -33,27 +33,12 @@ from seele_verl.train import compose
 
 
 def problem(index: int, **changes) -> Instance:
-    instance = Instance(
-        instance_id=f"p-{index}",
-        data_source="chains",
-        question=f"{index}+1",
-        steps=("a=1\n", "\\boxed{2}"),
-        answer="2",
-    )
-    return dataclasses.replace(instance, **changes)
+    return runs.problem(index, **{"instance_id": f"p-{index}", "steps": ("a=1\n", "\\boxed{2}")} | changes)
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> Path:
-    """A configuration and a byte-level tokenizer, without weights: all that the checks read."""
-    from transformers import Qwen2Config
-
-    from seele_models.tokenizer import byte_tokenizer
-
-    folder = tmp_path_factory.mktemp("model")
-    byte_tokenizer().save_pretrained(folder)
-    Qwen2Config(vocab_size=259, hidden_size=32, intermediate_size=64).save_pretrained(folder)
-    return folder
+    return runs.save_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture
