@@ -186,7 +186,7 @@ class StandInServer:
 
 @pytest.fixture
 def new_server():
-    """Starts a server. One for each process counts nothing that a killed process sent."""
+    """Starts a server, which has no requests of a process that was killed before."""
     with contextlib.ExitStack() as servers:
         yield lambda: servers.enter_context(contextlib.closing(StandInServer()))
 

@@ -1,4 +1,4 @@
-"""``seele data hints``: from a reply to tiers, and over real HTTP."""
+"""``seele data hints``: from a reply to tiers, over real HTTP."""
 
 import json
 import re
@@ -193,12 +193,6 @@ def folder(tmp_path):
 
 def manifest(folder):
     return json.loads((folder / "out.manifest.json").read_text())
-
-
-def replied(folder):
-    path = folder / "out.calls.jsonl"
-    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
-    return [event["key"] for event in map(json.loads, lines) if event["event"] == "reply"]
 
 
 def test_every_problem_stays_and_those_without_a_good_reply_have_no_tiers(server, folder, capsys):
