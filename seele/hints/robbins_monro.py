@@ -1,6 +1,7 @@
 """Stochastic approximation (Robbins and Monro 1951): step against the error, with ever smaller gains.
 
-It fits no curve. The paper's controller must beat it to justify its fits.
+It fits no curve, and in simulation it beats the paper's controller, which fits one after every round
+(docs/controllers.md).
 """
 
 from collections.abc import Sequence
