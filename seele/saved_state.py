@@ -3,7 +3,8 @@
 A state has a header that identifies its owner. Errors say what was found, what was expected and what to do.
 """
 
-from collections.abc import Callable, Mapping
+import reprlib
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 from seele.errors import CheckpointError
@@ -18,11 +19,20 @@ def state_header(controller: str, version: int) -> dict[str, Any]:
     return {"controller": controller, "version": version}
 
 
-def check_header(state: State, *, header: State) -> None:
-    """Refuse a state of another owner or version.
+def read_state(
+    state: State, *, header: State, read: Callable[[State], Saved], keys: Collection[str] = ()
+) -> Saved:
+    """Return ``read(state)`` if the state has ``header``; ``read`` raises on an invalid state.
+
+    Args:
+        state: The state.
+        header: The keys that identify its owner, and their values.
+        read: Reads the rest, and changes nothing.
+        keys: All keys that the state must have, those of the header included; empty if ``read`` decides.
 
     Raises:
-        CheckpointError: If it is; the message says what came and what was expected.
+        CheckpointError: If the state is of another kind or version, or damaged; the message says what came
+            and what was expected.
     """
     if not isinstance(state, Mapping):
         raise CheckpointError(f"saved state: expected a mapping, got {type(state).__name__}")
@@ -32,34 +42,26 @@ def check_header(state: State, *, header: State) -> None:
             f"saved state: expected {dict(header)}, got {found}; resume with the settings and release that "
             "wrote the checkpoint, or start a new run folder"
         )
-
-
-def check_state(state: State, *, header: State, sections: tuple[str, ...] = ()) -> None:
-    """Refuse a state of another controller or version, or with missing or extra sections.
-
-    Raises:
-        CheckpointError: If it is; the message says what came and what was expected.
-    """
-    check_header(state, header=header)
-    expected = sorted([*header, *sections])
-    if sorted(state) != expected:
+    try:
+        if keys and sorted(state) != sorted(keys):
+            raise ValueError(f"expected keys {sorted(keys)}, got {sorted(state)}")
+        return read(state)
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise CheckpointError(
-            f"controller state of {state['controller']!r}: expected keys {expected}, got {sorted(state)}; "
+            f"saved state {dict(header)}: cannot be read ({type(error).__name__}: {error}); "
             "the checkpoint is damaged, resume from an earlier one"
-        )
+        ) from error
 
 
 def read_section(state: State, section: str, read_entry: Callable[[Any], Entry]) -> dict[str, Entry]:
     """Return the entries of ``state[section]``, each read by ``read_entry``, which raises on invalid ones.
 
     Raises:
-        CheckpointError: If an entry cannot be read; the message names it.
+        ValueError: If an entry cannot be read; the message names it.
     """
     entries = state[section]
     if not isinstance(entries, Mapping):
-        raise CheckpointError(
-            f"controller state, {section}: expected a mapping, got {type(entries).__name__}"
-        )
+        raise ValueError(f"{section}: expected a mapping, got {type(entries).__name__}")
     return {key: _read(value, f"{section}[{key!r}]", read_entry) for key, value in entries.items()}
 
 
@@ -67,25 +69,9 @@ def read_value(state: State, key: str, read: Callable[[Any], Entry]) -> Entry:
     """Return ``state[key]`` as read by ``read``, which raises on an invalid value.
 
     Raises:
-        CheckpointError: If the value cannot be read; the message says what came.
+        ValueError: If the value cannot be read; the message names it.
     """
     return _read(state[key], key, read)
-
-
-def read_state(state: State, *, header: State, read: Callable[[State], Saved]) -> Saved:
-    """Return ``read(state)`` if the state has ``header``; ``read`` raises on an invalid state.
-
-    Raises:
-        CheckpointError: If the state is of another kind or version, or damaged.
-    """
-    check_header(state, header=header)
-    try:
-        return read(state)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(
-            f"saved state {dict(header)}: cannot be read ({type(error).__name__}: {error}); "
-            "the checkpoint is damaged, resume from an earlier one"
-        ) from error
 
 
 def read_count(value: Any) -> int:
@@ -111,8 +97,5 @@ def read_ratio(value: Any) -> float:
 def _read(value: Any, at: str, read: Callable[[Any], Entry]) -> Entry:
     try:
         return read(value)
-    except (KeyError, OverflowError, TypeError, ValueError) as error:
-        raise CheckpointError(
-            f"controller state, {at}: cannot read {value!r} ({error}); "
-            "the checkpoint is damaged, resume from an earlier one"
-        ) from error
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+        raise ValueError(f"{at}: cannot read {reprlib.repr(value)} ({error})") from error

@@ -36,7 +36,6 @@ class AdaBackController(RememberingController):
     name: ClassVar[str] = "adaback"
     version: ClassVar[int] = 2
     start = (0.0, LONGEST)
-    sections = (*RememberingController.sections, "mean_low", "lows")
 
     def __init__(self, *, seed: int = 0, threshold: float = 0.5) -> None:
         super().__init__(seed=seed)
@@ -88,7 +87,12 @@ class AdaBackController(RememberingController):
 
     def load_state_dict(self, state: State) -> None:
         """See ``Controller``. Settings are not part of the state: this controller keeps its own."""
-        self._check_sections(state)
-        mean_low, lows = read_value(state, "mean_low", read_ratio), read_section(state, "lows", read_ratio)
+        mean_low, lows = self._read_state(
+            state,
+            lambda saved: (
+                read_value(saved, "mean_low", read_ratio),
+                read_section(saved, "lows", read_ratio),
+            ),
+        )
         super().load_state_dict(state)
         self._mean_low, self._lows = mean_low, lows

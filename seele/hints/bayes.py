@@ -26,19 +26,10 @@ from seele.maths import curve_grid
 from seele.maths.curve_grid import Array32
 from seele.maths.irt import Array
 from seele.records import AccuracyCurve, HintShare, RoundOutcome, RoundRequest, State
-from seele.saved_state import (
-    check_state,
-    read_count,
-    read_ratio,
-    read_section,
-    read_two_counts,
-    state_header,
-)
+from seele.saved_state import read_count, read_ratio, read_section, read_two_counts, read_value
 
 TIE = 1e-5
 """Hints whose expected worths differ by less than this are equal; the shorter one is chosen."""
-
-_SECTIONS = ("beliefs", "visits", "withdrawal")
 
 
 @dataclass(slots=True)
@@ -311,13 +302,14 @@ class BayesController(SequentialController):
 
     def load_state_dict(self, state: State) -> None:
         """See ``Controller``. Settings are not part of the state: this controller keeps its own."""
-        check_state(state, header=state_header(self.name, self.version), sections=_SECTIONS)
-        visits = read_section(state, "visits", _read_visit)
-        withdrawal, beliefs = (
-            self._withdrawal.restored(state["withdrawal"]),
-            self._beliefs.restored(state["beliefs"]),
+        self._visits, self._withdrawal, self._beliefs = self._read_state(
+            state,
+            lambda saved: (
+                read_section(saved, "visits", _read_visit),
+                read_value(saved, "withdrawal", self._withdrawal.restored),
+                read_value(saved, "beliefs", self._beliefs.restored),
+            ),
         )
-        self._visits, self._withdrawal, self._beliefs = visits, withdrawal, beliefs
 
     def metrics(self) -> dict[str, float]:
         """See ``Controller``, ``Beliefs.metrics`` and ``Withdrawal.metrics``."""

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seele.errors import CheckpointError
 from seele.maths import curve_grid
 from seele.maths.curve_grid import PACKED, Array32, unpack
 from seele.maths.irt import Array
@@ -234,22 +233,16 @@ class Beliefs:
         """Return beliefs with these settings and the contents of ``state``.
 
         Raises:
-            CheckpointError: If ``state`` did not come from ``Beliefs.state``.
+            KeyError, TypeError, ValueError: If ``state`` did not come from ``Beliefs.state``.
         """
         fresh = Beliefs(
             uses_memory=self._uses_memory,
             learns_population=self._learns_population,
             learns_drift=self._learns_drift,
         )
-        try:
-            fresh._store.load(state["problems"])
-            fresh._population_G = _read_weights(state["population"], curve_grid.NUM_CURVES)
-            fresh._drift_D = _read_weights(state["drift"], len(curve_grid.DRIFTS))
-        except (KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(
-                f"controller state, beliefs: cannot read them ({error}); "
-                "the checkpoint is damaged, resume from an earlier one"
-            ) from error
+        fresh._store.load(state["problems"])
+        fresh._population_G = _read_weights(state["population"], curve_grid.NUM_CURVES)
+        fresh._drift_D = _read_weights(state["drift"], len(curve_grid.DRIFTS))
         return fresh
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from seele.hints.contract import SequentialController, check_number, check_outcome, nearest_legal
 from seele.records import State
-from seele.saved_state import check_state, read_ratio, read_section, state_header
+from seele.saved_state import read_ratio, read_section
 
 SMALLEST_WIDEN = 0.01
 """The smallest ``widen``; with less, the interval could not grow from a point."""
@@ -115,8 +115,9 @@ class BisectController(SequentialController):
 
     def load_state_dict(self, state: State) -> None:
         """See ``Controller``. Settings are not part of the state: this controller keeps its own."""
-        check_state(state, header=state_header(self.name, self.version), sections=("intervals",))
-        self._intervals = read_section(state, "intervals", _read_interval)
+        self._intervals = self._read_state(
+            state, lambda saved: read_section(saved, "intervals", _read_interval)
+        )
 
     def metrics(self) -> dict[str, float]:
         """See ``Controller``: the number of problems observed, and their intervals' mean middle and width."""

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from seele.hints.contract import SequentialController, check_outcome
 from seele.records import State
-from seele.saved_state import check_state, read_ratio, read_section, state_header
+from seele.saved_state import read_ratio, read_section
 
 Bounds = tuple[float, float]
 """Hint ratios: the longest that was too hard, and the shortest that was too easy."""
@@ -61,8 +61,7 @@ class BreadController(SequentialController):
 
     def load_state_dict(self, state: State) -> None:
         """See ``Controller``."""
-        check_state(state, header=state_header(self.name, self.version), sections=("visits",))
-        self._bounds = read_section(state, "visits", _read_bounds)
+        self._bounds = self._read_state(state, lambda saved: read_section(saved, "visits", _read_bounds))
 
 
 def _read_bounds(value: Sequence[float]) -> Bounds:

@@ -13,10 +13,11 @@ from seele.hints.contract import Controller, check_outcome
 from seele.maths.irt import Array
 from seele.records import AccuracyCurve, HintShare, RoundOutcome, RoundRequest, State
 from seele.saved_state import (
-    check_state,
+    Saved,
     read_count,
     read_ratio,
     read_section,
+    read_state,
     read_two_counts,
     read_value,
     state_header,
@@ -126,9 +127,12 @@ class ConditionalController:
 
     def load_state_dict(self, state: State) -> None:
         """See ``Controller``."""
-        imposed = read_section(state, "imposed", read_ratio)
+        imposed = self._read_state(state, lambda saved: read_section(saved, "imposed", read_ratio))
         self._inner.load_state_dict(state["inner"])
         self._imposed = imposed
+
+    def _read_state(self, state: State, read: Callable[[State], Saved]) -> Saved:
+        return read_state(state, header=self._header, read=read, keys=self.state_dict())
 
     @property
     def _header(self) -> State:
@@ -207,11 +211,14 @@ class AfterFailure(ConditionalController):
 
     def load_state_dict(self, state: State) -> None:
         """See ``Controller``."""
-        check_state(
-            state, header=self._header, sections=("inner", "imposed", "first_rounds", "visits", "failures")
+        first_rounds, visits, failures = self._read_state(
+            state,
+            lambda saved: (
+                read_section(saved, "first_rounds", read_two_counts),
+                read_value(saved, "visits", read_count),
+                read_value(saved, "failures", read_count),
+            ),
         )
-        first_rounds = read_section(state, "first_rounds", read_two_counts)
-        visits, failures = (read_value(state, key, read_count) for key in ("visits", "failures"))
         super().load_state_dict(state)
         self._first_rounds, self._num_visits, self._num_failures = first_rounds, visits, failures
 
@@ -263,7 +270,6 @@ class Dropout(ConditionalController):
 
     def load_state_dict(self, state: State) -> None:
         """See ``Controller``."""
-        check_state(state, header=self._header, sections=("inner", "imposed", "step"))
-        step = read_value(state, "step", read_count)
+        step = self._read_state(state, lambda saved: read_value(saved, "step", read_count))
         super().load_state_dict(state)
         self._step = step

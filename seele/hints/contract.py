@@ -7,12 +7,12 @@ messages that name the key and what is allowed.
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, ClassVar, Protocol
 
 from seele.errors import ConfigError
 from seele.records import AccuracyCurve, HintShare, RoundOutcome, RoundRequest, State
-from seele.saved_state import check_header, state_header
+from seele.saved_state import Saved, read_state, state_header
 
 TIE = 1e-3
 """Two distances that differ by less, in units of hint ratio, are equal: fits are no more exact than that.
@@ -201,7 +201,12 @@ class SequentialController(ABC):
         Raises:
             CheckpointError: The state is of another controller or version.
         """
-        check_header(state, header=state_header(self.name, self.version))
+        read_state(state, header=state_header(self.name, self.version), read=dict)
+
+    def _read_state(self, state: State, read: Callable[[State], Saved]) -> Saved:
+        """Return ``read(state)`` if the state has the header and the keys of this controller's own states."""
+        header = state_header(self.name, self.version)
+        return read_state(state, header=header, read=read, keys=self.state_dict())
 
     def metrics(self) -> dict[str, float]:
         """No metrics."""

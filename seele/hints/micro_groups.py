@@ -12,7 +12,7 @@ from seele.hints.contract import (
     nearest_legal,
 )
 from seele.records import State
-from seele.saved_state import check_state, read_section, read_two_counts, state_header
+from seele.saved_state import read_section, read_two_counts
 
 
 class VisitController(SequentialController):
@@ -50,8 +50,7 @@ class VisitController(SequentialController):
 
     def load_state_dict(self, state: State) -> None:
         """See ``Controller``. Settings are not part of the state: this controller keeps its own."""
-        check_state(state, header=state_header(self.name, self.version), sections=("visits",))
-        self._visits = read_section(state, "visits", read_two_counts)
+        self._visits = self._read_state(state, lambda saved: read_section(saved, "visits", read_two_counts))
 
 
 class TrapoController(VisitController):

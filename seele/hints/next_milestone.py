@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from seele.hints.contract import SequentialController, check_outcome
 from seele.maths.pass_rates import moved_rate
 from seele.records import State
-from seele.saved_state import check_state, read_ratio, read_section, read_value, state_header
+from seele.saved_state import read_ratio, read_section, read_value
 
 PRIOR_ROLLOUTS = 4.0
 """The number of rollouts that a pass rate over problems counts as."""
@@ -120,17 +120,15 @@ class NextMilestoneController(SequentialController):
 
     def load_state_dict(self, state: State) -> None:
         """See ``Controller``."""
-        header = state_header(self.name, self.version)
-        check_state(state, header=header, sections=("ended", "problems", "rates", "visits"))
-        problems = read_section(state, "problems", _read)
-        rates = {int(left): rate for left, rate in read_section(state, "rates", read_ratio).items()}
-        ended = read_value(state, "ended", _read)
-        visits = read_section(
+        self._problems, self._rates, self._visits, self._ended = self._read_state(
             state,
-            "visits",
-            lambda visit: _Visit(tuple(map(read_ratio, visit["legal_ratios"])), _read(visit["counts"])),
+            lambda saved: (
+                read_section(saved, "problems", _read_counts),
+                read_value(saved, "rates", _read_rates),
+                read_section(saved, "visits", _read_visit),
+                read_value(saved, "ended", _read_counts),
+            ),
         )
-        self._problems, self._rates, self._visits, self._ended = problems, rates, visits, ended
 
     def metrics(self) -> dict[str, float]:
         """See ``Controller``."""
@@ -149,8 +147,16 @@ def _write(counts: _Counts) -> dict[str, list[float]]:
     return {str(left): [*pair] for left, pair in sorted(counts.items())}
 
 
-def _read(counts: Mapping[str, Any]) -> _Counts:
+def _read_counts(counts: Mapping[str, Any]) -> _Counts:
     read = {int(left): (float(passed), float(failed)) for left, (passed, failed) in counts.items()}
     if any(not 0.0 <= count < float("inf") for pair in read.values() for count in pair):
         raise ValueError("counts must be finite and not negative")
     return read
+
+
+def _read_rates(rates: Mapping[str, Any]) -> dict[int, float]:
+    return {int(left): read_ratio(rate) for left, rate in rates.items()}
+
+
+def _read_visit(visit: Mapping[str, Any]) -> _Visit:
+    return _Visit(tuple(map(read_ratio, visit["legal_ratios"])), _read_counts(visit["counts"]))

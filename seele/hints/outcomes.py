@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from seele.hints.contract import check_outcome
 from seele.hints.scheduled import ScheduledController
 from seele.records import State
-from seele.saved_state import check_state, read_ratio, read_section, state_header
+from seele.saved_state import read_ratio, read_section
 
 
 class RememberingController(ScheduledController):
@@ -22,8 +22,6 @@ class RememberingController(ScheduledController):
 
     start: tuple[float, ...]
     """The numbers of a problem without outcomes."""
-    sections: ClassVar[tuple[str, ...]] = ("step", "beginnings", "memory")
-    """Sections of the saved state."""
 
     def __init__(self, *, seed: int = 0) -> None:
         super().__init__(seed=seed)
@@ -53,18 +51,14 @@ class RememberingController(ScheduledController):
 
     def load_state_dict(self, state: State) -> None:
         """See ``Controller``. Settings are not part of the state: this controller keeps its own."""
-        self._check_sections(state)
-        memory = read_section(state, "memory", self._read_numbers)
-        self._load_clock(state)
+        memory = self._read_state(state, lambda saved: read_section(saved, "memory", self._read_numbers))
+        super().load_state_dict(state)
         self._memory = memory
 
     def metrics(self) -> dict[str, float]:
         """See ``Controller``: also the mean of each problem's last number."""
         last = [numbers[-1] for numbers in self._memory.values()]
         return {**super().metrics(), **({"mean_rate": fmean(last)} if last else {})}
-
-    def _check_sections(self, state: State) -> None:
-        check_state(state, header=state_header(self.name, self.version), sections=self.sections)
 
     def _read_numbers(self, value: Any) -> tuple[float, ...]:
         numbers = tuple(map(read_ratio, value))

@@ -15,12 +15,10 @@ from seele.maths.irt import ItemCurve, invert, predict_accuracy
 from seele.maths.irt_fit import fit_one_by_one, with_margins
 from seele.maths.irt_grid_fit import fit_on_grid
 from seele.records import AccuracyCurve, HintShare, RoundRequest, State
-from seele.saved_state import check_state, read_count, read_ratio, read_section, state_header
+from seele.saved_state import read_count, read_ratio, read_section
 
 STORE_RATES = ("last_used", "refit")
 SOLVERS = {"trf": fit_one_by_one, "grid": fit_on_grid}
-
-_SECTIONS = ("counters", "stored_rates", "visits", "last_fits")
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,13 +187,16 @@ class PaperController(SequentialController):
 
     def load_state_dict(self, state: State) -> None:
         """See ``Controller``. Settings are not part of the state: this controller keeps its own."""
-        check_state(state, header=state_header(self.name, self.version), sections=_SECTIONS)
-        counters = read_section(state, "counters", read_count)
-        stored_rates = read_section(state, "stored_rates", read_ratio)
-        visits = read_section(state, "visits", _read_visit)
-        last_fits = read_section(state, "last_fits", _read_fit)
+        counters, self._stored_rates, self._visits, self._last_fits = self._read_state(
+            state,
+            lambda saved: (
+                read_section(saved, "counters", read_count),
+                read_section(saved, "stored_rates", read_ratio),
+                read_section(saved, "visits", _read_visit),
+                read_section(saved, "last_fits", _read_fit),
+            ),
+        )
         self._counters = {key: counters.get(key, 0) for key in self._counters}
-        self._stored_rates, self._visits, self._last_fits = stored_rates, visits, last_fits
 
     def metrics(self) -> dict[str, float]:
         """See ``Controller``: numbers of fits since training began, and of problems."""

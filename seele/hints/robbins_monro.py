@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from seele.hints.contract import SequentialController, check_number, check_outcome, nearest_legal
 from seele.records import State
-from seele.saved_state import check_state, read_count, read_ratio, read_section, state_header
+from seele.saved_state import read_count, read_ratio, read_section
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +86,7 @@ class RobbinsMonroController(SequentialController):
 
     def load_state_dict(self, state: State) -> None:
         """See ``Controller``. Settings are not part of the state: this controller keeps its own."""
-        check_state(state, header=state_header(self.name, self.version), sections=("tracks",))
-        self._tracks = read_section(state, "tracks", _read_track)
+        self._tracks = self._read_state(state, lambda saved: read_section(saved, "tracks", _read_track))
 
     def metrics(self) -> dict[str, float]:
         """See ``Controller``: the number of problems observed, and their mean rate if there are any."""

@@ -21,7 +21,7 @@ from seele.hints.contract import (
     nearest_legal,
 )
 from seele.records import HintShare, RoundRequest, State
-from seele.saved_state import check_state, read_count, read_section, read_value, state_header
+from seele.saved_state import read_count, read_section, read_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +74,13 @@ class ScheduledController(SequentialController):
 
     def load_state_dict(self, state: State) -> None:
         """See ``Controller``. Settings are not part of the state: this controller keeps its own."""
-        check_state(state, header=state_header(self.name, self.version), sections=("step", "beginnings"))
-        self._load_clock(state)
-
-    def _load_clock(self, state: State) -> None:
-        step = read_value(state, "step", read_count)
-        self._beginnings = read_section(state, "beginnings", _read_beginning)
-        self._step = step
+        self._step, self._beginnings = self._read_state(
+            state,
+            lambda saved: (
+                read_value(saved, "step", read_count),
+                read_section(saved, "beginnings", _read_beginning),
+            ),
+        )
 
     def metrics(self) -> dict[str, float]:
         """See ``Controller``: numbers of problems seen and of their visits."""
@@ -134,7 +134,7 @@ class FixedHint(SequentialController):
 
     def load_state_dict(self, state: State) -> None:
         """Check that the state is of this controller: the ratio is a setting, not something learnt."""
-        check_state(state, header=self.state_dict())
+        self._read_state(state, dict)
 
 
 class LadderController(FixedHint):

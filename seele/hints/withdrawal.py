@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seele.errors import CheckpointError, ConfigError
+from seele.errors import ConfigError
 from seele.saved_state import read_count, read_ratio
 
 PROBE_MEMORY = 256
@@ -89,17 +89,11 @@ class Withdrawal:
         """Return a withdrawal with these settings, restored from ``state``.
 
         Raises:
-            CheckpointError: If ``state`` did not come from ``Withdrawal.state``.
+            KeyError, TypeError, ValueError: If ``state`` did not come from ``Withdrawal.state``.
         """
         fresh = Withdrawal(begin=self._begin, end=self._end, accuracy=self._accuracy)
-        try:
-            fresh._step, fresh._num_probed = read_count(state["step"]), read_count(state["num_probed"])
-            fresh._mean, fresh._is_over = read_ratio(state["mean"]), bool(state["is_over"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(
-                f"controller state, withdrawal: cannot read {state!r} ({error}); "
-                "the checkpoint is damaged, resume from an earlier one"
-            ) from error
+        fresh._step, fresh._num_probed = read_count(state["step"]), read_count(state["num_probed"])
+        fresh._mean, fresh._is_over = read_ratio(state["mean"]), bool(state["is_over"])
         return fresh
 
     def metrics(self) -> dict[str, float]:
