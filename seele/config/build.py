@@ -4,10 +4,11 @@ Hydra's structured configs are not used: a frozen dataclass in its store rejects
 """
 
 import dataclasses
+import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import NoneType, UnionType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from seele.errors import ConfigError
 
@@ -71,6 +72,25 @@ def require(condition: bool, message: str) -> None:
     """Raise ``ValueError``, which ``from_mapping`` turns into an error that names the section."""
     if not condition:
         raise ValueError(message)
+
+
+def require_one_of(name: str, value: str, allowed: Collection[str], hint: str = "") -> None:
+    """Raise ``ValueError`` unless a setting has one of the allowed values; ``hint`` ends the message."""
+    require(value in allowed, f"{name} must be one of {list(allowed)}, got {value!r}{hint}")
+
+
+def require_fraction(
+    name: str, value: float, allowed: Literal["[0, 1]", "[0, 1)", "(0, 1]", "(0, 1)"] = "[0, 1]"
+) -> None:
+    """Raise ``ValueError`` unless a number lies in the interval; a round bracket excludes that end."""
+    above = value >= 0.0 if allowed[0] == "[" else value > 0.0
+    below = value <= 1.0 if allowed[-1] == "]" else value < 1.0
+    require(above and below, f"{name} must lie in {allowed}, got {value}")
+
+
+def require_not_negative(name: str, value: float) -> None:
+    """Raise ``ValueError`` unless a number is finite and at least 0."""
+    require(0.0 <= value < math.inf, f"{name} must be finite and not negative, got {value}")
 
 
 def require_request(request: str) -> None:

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from seele.config.build import require
+from seele.config.build import require, require_one_of
 from seele.errors import ConfigError
 
 OVERLONG = ("drop", "refuse", "truncate")
@@ -31,7 +31,7 @@ class DataConfig:
             self.validated_training_problems >= 0,
             f"validated_training_problems must not be negative, got {self.validated_training_problems}",
         )
-        require(self.overlong in OVERLONG, f"overlong must be one of {list(OVERLONG)}, got {self.overlong!r}")
+        require_one_of("overlong", self.overlong, OVERLONG)
 
 
 CHECKS = ("refuse", "warn", "off")
@@ -50,7 +50,7 @@ class MemoryConfig:
     """
 
     def __post_init__(self) -> None:
-        require(self.check in CHECKS, f"check must be one of {list(CHECKS)}, got {self.check!r}")
+        require_one_of("check", self.check, CHECKS)
         require(0.0 < self.gpu_gib < math.inf, f"gpu_gib must be positive, got {self.gpu_gib}")
 
 

@@ -10,7 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from seele.config.build import require, require_request
+from seele.config.build import (
+    require,
+    require_fraction,
+    require_not_negative,
+    require_one_of,
+    require_request,
+)
 from seele.config.run import DataConfig, MemoryConfig, RunWide
 from seele.config.training import (
     CreditConfig,
@@ -118,10 +124,7 @@ class HintConfig:
     """Further settings of the controller, checked by the controller itself."""
 
     def __post_init__(self) -> None:
-        require(
-            0.0 < self.target_accuracy < 1.0,
-            f"target_accuracy must lie in (0, 1), got {self.target_accuracy}",
-        )
+        require_fraction("target_accuracy", self.target_accuracy, "(0, 1)")
         require(self.rounds >= 1, f"rounds must be at least 1, got {self.rounds}")
         require(
             self.rollouts_per_prompt >= 1
@@ -145,15 +148,19 @@ class HintConfig:
             self.when != "rescue" or self.rounds == 2,
             f"rounds must be 2 with when=rescue, whose second round tries all hints, got {self.rounds}",
         )
-        require(
-            self.placement in PLACEMENTS,
-            f"placement must be one of {list(PLACEMENTS)}, got {self.placement!r}; for hints in the response "
-            "choose method=prefix_rft or method=trapo, which place them there by themselves",
+        require_one_of(
+            "placement",
+            self.placement,
+            PLACEMENTS,
+            "; for hints in the response choose method=prefix_rft or method=trapo, which place them there by "
+            "themselves",
         )
-        require(
-            self.kind in KINDS,
-            f"kind must be one of {list(KINDS)}, got {self.kind!r}; for hints in the model's own words train "
-            "with kind=prefix on the file that 'seele data own FILE --model M' makes, or set refresh=epoch",
+        require_one_of(
+            "kind",
+            self.kind,
+            KINDS,
+            "; for hints in the model's own words train with kind=prefix on the file that "
+            "'seele data own FILE --model M' makes, or set refresh=epoch",
         )
         require(
             self.kind == "prefix" or self.placement == "user",
@@ -170,7 +177,7 @@ class HintConfig:
             "kind=tiers needs another request, such as '{question} Here is a hint: {hint}': the default says "
             "that the hint is the beginning of a solution, which a tier is not",
         )
-        require(self.when in WHEN, f"when must be one of {list(WHEN)}, got {self.when!r}")
+        require_one_of("when", self.when, WHEN)
         require(
             self.when == "always" or self.rounds >= 2,
             f"when={self.when} needs at least two rounds, the first without hint, got {self.rounds}",
@@ -181,15 +188,14 @@ class HintConfig:
             f"round_quorum must be 1, got {self.round_quorum}",
         )
         for name in ("failing_accuracy", "dropout"):
-            share = getattr(self, name)
-            require(0.0 <= share < 1.0, f"{name} must lie in [0, 1), got {share}")
+            require_fraction(name, getattr(self, name), "[0, 1)")
         require(
             self.failing_accuracy < self.passing_accuracy <= 1.0,
             f"passing_accuracy must lie in ({self.failing_accuracy}, 1] (above failing_accuracy), got "
             f"{self.passing_accuracy}",
         )
-        require(0.0 < self.round_quorum <= 1.0, f"round_quorum must lie in (0, 1], got {self.round_quorum}")
-        require(self.unit in HINT_UNITS, f"unit must be one of {list(HINT_UNITS)}, got {self.unit!r}")
+        require_fraction("round_quorum", self.round_quorum, "(0, 1]")
+        require_one_of("unit", self.unit, HINT_UNITS)
         require(
             self.refresh in ("never", "epoch"), f"refresh must be 'never' or 'epoch', got {self.refresh!r}"
         )
@@ -264,9 +270,7 @@ class CurriculumConfig:
 
     def __post_init__(self) -> None:
         require(bool(self.columns) or self.name == "uniform", "columns must name at least one column")
-        require(
-            0.0 < self.learning_rate <= 1.0, f"learning_rate must lie in (0, 1], got {self.learning_rate}"
-        )
+        require_fraction("learning_rate", self.learning_rate, "(0, 1]")
         require(0.0 < self.temperature < math.inf, f"temperature must be positive, got {self.temperature}")
         require(self.spare_problems >= 0, f"spare_problems must not be negative, got {self.spare_problems}")
 
@@ -313,12 +317,11 @@ class SelectionConfig:
     """Settings of a selection of your own: its constructor's keyword arguments."""
 
     def __post_init__(self) -> None:
-        require(0.0 < self.ratio <= 1.0, f"ratio must lie in (0, 1], got {self.ratio}")
+        require_fraction("ratio", self.ratio, "(0, 1]")
         for name in ("warmup_epochs", "transition_epochs", "momentum", "noise", "prune_after"):
-            value = getattr(self, name)
-            require(0 <= value < math.inf, f"{name} must be finite and not negative, got {value}")
-        require(0.0 <= self.decay < 1.0, f"decay must lie in [0, 1), got {self.decay}")
-        require(0.0 <= self.replay_share <= 1.0, f"replay_share must lie in [0, 1], got {self.replay_share}")
+            require_not_negative(name, getattr(self, name))
+        require_fraction("decay", self.decay, "[0, 1)")
+        require_fraction("replay_share", self.replay_share)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -347,10 +350,7 @@ class AdvantageConfig:
             self.shift == 0.0 or (self.baseline == "pooled" and -1.0 <= self.shift <= 1.0),
             f"shift must lie in [-1, 1], and be 0 with a baseline other than 'pooled'; got {self.shift}",
         )
-        require(
-            0.0 <= self.prior_rollouts < math.inf,
-            f"prior_rollouts must be finite and not negative, got {self.prior_rollouts}",
-        )
+        require_not_negative("prior_rollouts", self.prior_rollouts)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -367,12 +367,8 @@ class ImitationConfig:
     """
 
     def __post_init__(self) -> None:
-        require(
-            0.0 <= self.coefficient < math.inf,
-            f"coefficient must be finite and not negative, got {self.coefficient}",
-        )
-        forms = ("logprob_mean", "logprob_sum", "token_mean", "prob")
-        require(self.form in forms, f"form must be one of {list(forms)}, got {self.form!r}")
+        require_not_negative("coefficient", self.coefficient)
+        require_one_of("form", self.form, ("logprob_mean", "logprob_sum", "token_mean", "prob"))
 
 
 # Arguments of transformers' apply_chat_template that are not template variables: SEELE passes them.
@@ -483,11 +479,11 @@ class RewardConfig:
     the observations of hint controllers stay 0 or 1. A custom function returns its whole reward itself."""
 
     def __post_init__(self) -> None:
-        _require_one_of("isolation", self.isolation, ("process", "none"))
-        require(0.0 < self.correct_from <= 1.0, f"correct_from must lie in (0, 1], got {self.correct_from}")
+        require_one_of("isolation", self.isolation, ("process", "none"))
+        require_fraction("correct_from", self.correct_from, "(0, 1]")
         nameless = [key for key in self.kwargs if not isinstance(key, str)]
         require(not nameless, f"kwargs: keys must be names of arguments, got {nameless}")
-        require(0.0 <= self.format_score < 1.0, f"format_score must lie in [0, 1), got {self.format_score}")
+        require_fraction("format_score", self.format_score, "[0, 1)")
         for name in ("time_limit_s", "max_answer_chars", "memory_limit_mb", "num_workers"):
             value = getattr(self, name)
             require(0 < value < math.inf, f"{name} must be finite and positive, got {value}")
@@ -502,7 +498,7 @@ class EngineConfig:
     that vLLM itself runs with it (docs/rollout.md)."""
 
     def __post_init__(self) -> None:
-        _require_one_of("model_runner", self.model_runner, MODEL_RUNNERS)
+        require_one_of("model_runner", self.model_runner, MODEL_RUNNERS)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -598,14 +594,10 @@ class SeeleConfig:
         )
         _require_positive_or_none("max_generated_tokens", self.max_generated_tokens)
         _require_positive_or_none("save_every_minutes", self.save_every_minutes)
-        _require_not_negative("seed", self.seed)
-        _require_one_of("rollout_correction", self.rollout_correction, ("none", "tis", "mis"))
-        _require_one_of("rollout_correction_level", self.rollout_correction_level, ("token", "sequence"))
+        _require_seed(self.seed)
+        require_one_of("rollout_correction", self.rollout_correction, ("none", "tis", "mis"))
+        require_one_of("rollout_correction_level", self.rollout_correction_level, ("token", "sequence"))
         _require_threshold(self.rollout_correction_threshold)
-
-
-def _require_one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    require(value in allowed, f"{name} must be one of {list(allowed)}, got {value!r}")
 
 
 def _require_threshold(value: float) -> None:
@@ -613,8 +605,8 @@ def _require_threshold(value: float) -> None:
     require(1.0 < value < math.inf, f"rollout_correction_threshold must be finite and above 1, got {value}")
 
 
-def _require_not_negative(name: str, value: int) -> None:
-    require(value >= 0, f"{name} must be 0 or more, got {value}")
+def _require_seed(value: int) -> None:
+    require(value >= 0, f"seed must be 0 or more, got {value}")
 
 
 def _require_positive_or_none(name: str, value: float | None) -> None:

@@ -5,7 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from seele.config.build import require, require_request
+from seele.config.build import (
+    require,
+    require_fraction,
+    require_not_negative,
+    require_one_of,
+    require_request,
+)
 
 LOSSES = ("shaped", "nll", "likelihood", "surrogate", "trust_region")
 STATISTICS = ("all", "on_policy")
@@ -58,16 +64,11 @@ class OffPolicyConfig:
     """
 
     def __post_init__(self) -> None:
-        for name, allowed in {"loss": LOSSES, "statistics": STATISTICS}.items():
-            value = getattr(self, name)
-            require(value in allowed, f"{name} must be one of {list(allowed)}, got {value!r}")
+        require_one_of("loss", self.loss, LOSSES)
+        require_one_of("statistics", self.statistics, STATISTICS)
         require(0.0 < self.shaping < math.inf, f"shaping must be positive, got {self.shaping}")
-        require(
-            0.0 <= self.coefficient < math.inf,
-            f"coefficient must be finite and not negative, got {self.coefficient}",
-        )
-        share = self.entropy_share
-        require(0.0 < share <= 1.0, f"entropy_share must lie in (0, 1], got {share}")
+        require_not_negative("coefficient", self.coefficient)
+        require_fraction("entropy_share", self.entropy_share, "(0, 1]")
 
     @property
     def has_advantages(self) -> bool:
@@ -124,13 +125,10 @@ class CreditConfig:
     """
 
     def __post_init__(self) -> None:
-        require(self.name in CREDITS, f"name must be one of {list(CREDITS)}, got {self.name!r}")
+        require_one_of("name", self.name, CREDITS)
         require_request(self.request)
-        require(
-            0.0 <= self.prior_rollouts < math.inf,
-            f"prior_rollouts must be finite and not negative, got {self.prior_rollouts}",
-        )
-        require(0.0 <= self.stop_below <= 1.0, f"stop_below must lie in [0, 1], got {self.stop_below}")
+        require_not_negative("prior_rollouts", self.prior_rollouts)
+        require_fraction("stop_below", self.stop_below)
 
     @property
     def gives_advantages(self) -> bool:
@@ -169,9 +167,8 @@ class ReplayConfig:
     """Standard deviation, in successes, of a problem's weight, which is centred on half of its rollouts."""
 
     def __post_init__(self) -> None:
-        for name in ("problem_share", "start_accuracy"):
-            value = getattr(self, name)
-            require(0.0 <= value <= 1.0, f"{name} must lie in [0, 1], got {value}")
+        require_fraction("problem_share", self.problem_share)
+        require_fraction("start_accuracy", self.start_accuracy)
         require(0.0 < self.bucket_sd < math.inf, f"bucket_sd must be positive, got {self.bucket_sd}")
 
 
@@ -232,11 +229,9 @@ class SftConfig:
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size"):
             require(getattr(self, name) >= 1, f"{name} must be at least 1, got {getattr(self, name)}")
-        require(0.0 < self.share <= 1.0, f"share must lie in (0, 1], got {self.share}")
+        require_fraction("share", self.share, "(0, 1]")
         require(
             0.0 < self.learning_rate < math.inf, f"learning_rate must be positive, got {self.learning_rate}"
         )
-        require(0.0 <= self.warmup_ratio < 1.0, f"warmup_ratio must lie in [0, 1), got {self.warmup_ratio}")
-        require(
-            0.0 <= self.final_lr_ratio <= 1.0, f"final_lr_ratio must lie in [0, 1], got {self.final_lr_ratio}"
-        )
+        require_fraction("warmup_ratio", self.warmup_ratio, "[0, 1)")
+        require_fraction("final_lr_ratio", self.final_lr_ratio)

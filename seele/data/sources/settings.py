@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from seele.config.build import from_mapping
+from seele.config.build import from_mapping, require_fraction
 from seele.data.sources.reference import HubReference, beside, is_function, parse_reference, plain_name
 from seele.data.storage.files import read_yaml
 from seele.errors import ConfigError
@@ -117,8 +117,7 @@ class SourceSettings:
             raise ValueError(
                 "solution_form 'gsm8k' takes the answer from the solution: map solution=COLUMN answer="
             )
-        if not 0.0 <= self.heldout_share < 1.0:
-            raise ValueError(f"heldout_share must lie in [0, 1), got {self.heldout_share}")
+        require_fraction("heldout_share", self.heldout_share, "[0, 1)")
         if self.heldout_share and ("train" not in self.splits or "heldout" in self.splits):
             raise ValueError(
                 f"heldout_share takes 'heldout' out of 'train', but the splits are {sorted(self.splits)}"
