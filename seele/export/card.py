@@ -129,7 +129,7 @@ def _scores(evaluation: Evaluation) -> str:
 
 def _score(score: ScoreLine) -> tuple[str, ...]:
     return (
-        cell(score.benchmark),
+        score.benchmark,
         describe_decoding(score),
         f"{score.problems:,}",
         percent(score),
@@ -185,8 +185,8 @@ def render_data(facts: CardFacts) -> str:
     rows = [
         (
             f"`{file.name}`",
-            cell(file.title or UNKNOWN),
-            cell(file.licence),
+            file.title or UNKNOWN,
+            file.licence,
             UNKNOWN if file.problems is None else f"{file.problems:,}",
             f"`{file.sha256}`" if file.sha256 else UNKNOWN,
         )
@@ -212,7 +212,7 @@ def render_training(facts: CardFacts) -> str:
         "commit": _commit(card.get("commit")),
         "versions": _versions(card.get("versions")),
     }
-    table = markdown_table(("", ""), ((key, cell(value)) for key, value in rows.items()), num_names=2)
+    table = markdown_table(("", ""), rows.items(), num_names=2)
     return f"## Training\n\n{table}\n{_settings(facts)}"
 
 
@@ -220,7 +220,7 @@ def _settings(facts: CardFacts) -> str:
     if not facts.changed:
         return f"All settings are the defaults of `{facts.method}`.\n"
     rows = (
-        (f"`{key}`", f"`{cell(_literal(value))}`", f"`{cell(_literal(default))}`")
+        (f"`{key}`", f"`{_literal(value)}`", f"`{_literal(default)}`")
         for key, (value, default) in sorted(facts.changed.items())
     )
     table = markdown_table(("setting", "this run", "default"), rows, num_names=3)
@@ -238,11 +238,6 @@ def say(value: Any) -> str:
 
 def _literal(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def cell(text: str) -> str:
-    """Return the text escaped for a table's cell."""
-    return " ".join(text.replace("|", "\\|").split())
 
 
 def _hardware(hardware: Any, *, nodes: Any) -> str:

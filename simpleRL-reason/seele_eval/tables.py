@@ -12,6 +12,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 
+from seele.maths.tables import markdown_table
 from seele.report.charts import INK, legend_below, new_figure, nth_colour, plain, png, share_on_y, style_axes
 from seele_eval.benchmarks import BENCHMARKS, GENERAL, LUFFY, MATH
 from seele_eval.estimates import Estimate, attempts
@@ -144,7 +145,7 @@ def column_tables(score: Score) -> str:
         + table(
             [
                 {
-                    "value": _in_cell(part.value),
+                    "value": part.value,
                     "problems": str(part.problems),
                     f"avg@{score.samples} % (95 % interval)": percent(part.accuracy),
                 }
@@ -154,11 +155,6 @@ def column_tables(score: Score) -> str:
         )
         for column, parts in score.by_column.items()
     )
-
-
-def _in_cell(text: str) -> str:
-    """Keep the text on one line and escape the ends of cells."""
-    return " ".join(text.split()).replace("|", "\\|")
 
 
 def percent(estimate: Estimate) -> str:
@@ -190,14 +186,9 @@ def conditions_list(conditions: Mapping[str, Any]) -> str:
 
 def table(rows: Sequence[Mapping[str, str]], *, num_names: int) -> str:
     """Return the rows as a table under their keys; names are aligned left, numbers right."""
-    columns = [(head, *(row[head] for row in rows)) for head in rows[0]]
-    padded = []
-    for index, column in enumerate(columns):
-        width, is_name = max(2, *map(len, column)), index < num_names
-        rule = f":{'-' * (width - 1)}" if is_name else f"{'-' * (width - 1)}:"
-        cells = [cell.ljust(width) if is_name else cell.rjust(width) for cell in column]
-        padded.append([cells[0], rule, *cells[1:]])
-    return "".join(f"| {' | '.join(line)} |\n" for line in zip(*padded, strict=True))
+    heads = list(rows[0])
+    cells = [[row[head] for head in heads] for row in rows]
+    return markdown_table(heads, cells, num_names=num_names, is_padded=True)
 
 
 def _details(score: Score, *, may_be_unboxed: bool) -> dict[str, str]:

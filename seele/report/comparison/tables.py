@@ -232,9 +232,7 @@ def _titles() -> list[str]:
 
 
 def _section(table: Table) -> str:
-    # A name may contain "|", which would end a cell.
-    heads, *rows = ([cell.replace("|", "&#124;") for cell in row] for row in (table.heads, *table.rows))
-    cells = markdown_table(heads, rows, num_names=table.num_names)
+    cells = markdown_table(table.heads, table.rows, num_names=table.num_names)
     return f"### {table.title}\n\n{cells}\n{table.explanation}\n"
 
 
