@@ -9,9 +9,10 @@ work at the same time. The formulas are those of ``seele cost`` (docs/scaling.md
 import sys
 from collections.abc import Iterator
 
+from seele.maths.model_shapes import SHAPES
 from seele.maths.tables import markdown_table
 from seele.simulate.cost import StepCost, step_cost
-from seele.simulate.cost_setup import GPUS, MODELS, Cluster, Job, Setup
+from seele.simulate.cost_setup import GPUS, Cluster, Job, Setup
 
 CASES = (("qwen2.5-1.5b", 1, 8), ("qwen2.5-1.5b", 1, 64), ("qwen2.5-7b", 2, 8), ("qwen2.5-7b", 2, 64))
 CASES += (("qwen2.5-7b", 2, 256),)
@@ -23,7 +24,7 @@ PARTS = 8
 def cost(model: str, tensor_parallel: int, gpus: int) -> StepCost:
     """A step of the paper's job, as in docs/scaling.md."""
     cluster = Cluster(num_gpus=gpus, tensor_parallel=tensor_parallel)
-    return step_cost(Setup(model=MODELS[model], gpu=GPUS["h100"], cluster=cluster, job=Job()))
+    return step_cost(Setup(model=SHAPES[model], gpu=GPUS["h100"], cluster=cluster, job=Job()))
 
 
 def rollout_s(step: StepCost) -> float:

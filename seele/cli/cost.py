@@ -131,13 +131,13 @@ def cost_command(
     if settings:
         raise ConfigError(f"{' '.join(settings)}: settings of a run need --measure")
     from seele.data.storage.files import write_atomically
-    from seele.maths.model_shapes import SHAPES_OF_PRESETS
+    from seele.maths.model_shapes import SHAPES, SHAPES_OF_PRESETS
     from seele.simulate.cost import step_cost
-    from seele.simulate.cost_setup import GPUS, MODELS, Cluster, Job, Setup
+    from seele.simulate.cost_setup import GPUS, Cluster, Job, Setup
 
     model = SHAPES_OF_PRESETS.get(model, model)
-    if model not in MODELS:
-        raise ConfigError(f"--model: expected one of {[*MODELS, *SHAPES_OF_PRESETS]}, got {model!r}")
+    if model not in SHAPES:
+        raise ConfigError(f"--model: expected one of {[*SHAPES, *SHAPES_OF_PRESETS]}, got {model!r}")
     if gpu not in GPUS:
         raise ConfigError(f"--gpu: expected one of {list(GPUS)}, got {gpu!r}")
     if seed < 0:
@@ -173,7 +173,7 @@ def cost_command(
                 quorum=quorum,
                 has_prefix_cache=prefix_cache,
             )
-            setup = Setup(model=MODELS[model], gpu=GPUS[gpu], cluster=cluster, job=job, efficiency=efficiency)
+            setup = Setup(model=SHAPES[model], gpu=GPUS[gpu], cluster=cluster, job=job, efficiency=efficiency)
         except ValueError as error:
             raise ConfigError(f"seele cost: {error}") from error
         rows.append((setup, step_cost(setup, seed=seed)))
@@ -185,18 +185,17 @@ def cost_command(
     if memory:
         for setup in {(row.cluster, row.job.prompts): row for row, _ in rows}.values():
             what = f"{setup.cluster.num_gpus:,} GPUs, {setup.job.prompts:,} prompts"
-            typer.echo(f"\n{what}, memory by phase:\n\n{_memory(model, setup)}", nl=False)
+            typer.echo(f"\n{what}, memory by phase:\n\n{_memory(setup)}", nl=False)
     for setup, cost in rows:
         if cost.rounds_share > WARN_ABOVE:
             typer.echo(_warning(setup, cost), err=True)
 
 
-def _memory(model: str, setup: "Setup") -> str:
+def _memory(setup: "Setup") -> str:
     """Return a memory table for FSDP2 with fused kernels, nothing offloaded, and three checkpoints kept."""
     from seele.maths.memory import Engine, Passes, Plan, Trained, memory_table, predict
-    from seele.maths.model_shapes import SHAPES
 
-    cluster, job, shape = setup.cluster, setup.job, SHAPES[model]
+    cluster, job, shape = setup.cluster, setup.job, setup.model
     longest = round(job.prompt_tokens + job.hint_tokens) + job.max_response_tokens
     passes = Passes(tokens=max(cluster.micro_batch_tokens, longest), longest=longest, is_fused=True)
     plan = Plan(

@@ -302,8 +302,7 @@ class Engine:
     @property
     def kv_token(self) -> float:
         """Bytes of keys and values per token and GPU; heads are copied if there are fewer than GPUs."""
-        split = min(self.tensor_parallel, self.shape.num_key_value_heads)
-        return 2.0 * self.shape.num_hidden_layers * self.shape.key_value_size * self.width / split
+        return self.shape.kv_token(self.width) / min(self.tensor_parallel, self.shape.num_key_value_heads)
 
     @property
     def start(self) -> dict[str, float]:

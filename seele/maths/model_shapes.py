@@ -66,6 +66,15 @@ class ModelShape:
         layers = self.num_hidden_layers * self.layer_parameters
         return self.embedding_parameters + layers + self.hidden_size + self.head_parameters
 
+    @property
+    def matmul_parameters(self) -> int:
+        """Parameters by which every token is multiplied: all except an embedding that is only looked up."""
+        return self.parameters - self.head_parameters
+
+    def kv_token(self, width: float) -> float:
+        """Bytes of KV cache per token, key and value of every layer, at ``width`` bytes a number."""
+        return 2.0 * self.num_hidden_layers * self.key_value_size * width
+
     def lora_parameters(self, rank: int) -> int:
         """Parameters of adapters of this rank on every projection of every layer
         (``target_modules: all-linear``).

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from seele.maths.irt import Array
 from seele.records import HintShare
-from seele.simulate.cost_setup import Job, Setup
+from seele.simulate.cost_setup import WEIGHT_BYTES, Job, Setup
 
 GRADIENT_BYTES = 4.0
 """FSDP reduces gradients in single precision (verl's ``mixed_precision.reduce_dtype``)."""
@@ -132,9 +132,10 @@ def decode_step_s(setup: Setup, sequences_T: Array, kv_tokens_T: Array) -> Array
     model, gpu, efficiency = setup.model, setup.gpu, setup.efficiency
     bandwidth = setup.cluster.tensor_parallel * gpu.memory_bandwidth * efficiency.decode_bandwidth
     flops = setup.cluster.tensor_parallel * gpu.peak_flops * efficiency.forward_mfu
-    read_T = model.matmul_parameters * model.bytes_per_weight + kv_tokens_T * setup.kv_bytes
+    read_T = model.matmul_parameters * WEIGHT_BYTES + kv_tokens_T * setup.kv_bytes
     compute_T = 2.0 * model.matmul_parameters * sequences_T
-    seconds_T: Array = np.maximum(read_T / bandwidth, compute_T / flops) + model.layers * efficiency.layer_s
+    layers_s = model.num_hidden_layers * efficiency.layer_s
+    seconds_T: Array = np.maximum(read_T / bandwidth, compute_T / flops) + layers_s
     return seconds_T
 
 
@@ -211,7 +212,7 @@ def forward_pass_s(setup: Setup) -> float:
         setup,
         flops=2.0,
         mfu=setup.efficiency.forward_mfu,
-        gathered_bytes=setup.model.bytes_per_weight,
+        gathered_bytes=WEIGHT_BYTES,
         micro_batches=math.ceil(tokens / (2 * setup.cluster.micro_batch_tokens)),
     )
 
@@ -227,7 +228,7 @@ def update_s(setup: Setup) -> float:
         setup,
         flops=6.0,
         mfu=setup.efficiency.update_mfu,
-        gathered_bytes=2.0 * setup.model.bytes_per_weight + GRADIENT_BYTES,
+        gathered_bytes=2.0 * WEIGHT_BYTES + GRADIENT_BYTES,
         micro_batches=job.mini_batches * math.ceil(tokens / setup.cluster.micro_batch_tokens),
     )
 
@@ -251,5 +252,5 @@ def weight_sync_s(setup: Setup) -> float:
     gpu, cluster = setup.gpu, setup.cluster
     one_node = cluster.num_gpus <= cluster.gpus_per_node
     link = gpu.intra_node_bandwidth if one_node else gpu.inter_node_bandwidth
-    sent = setup.model.parameters * setup.model.bytes_per_weight * (1.0 - 1.0 / cluster.num_gpus)
+    sent = setup.model.parameters * WEIGHT_BYTES * (1.0 - 1.0 / cluster.num_gpus)
     return sent / (link * setup.efficiency.link_share) + setup.efficiency.sync_overhead_s

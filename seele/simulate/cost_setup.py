@@ -1,4 +1,4 @@
-"""Inputs of a step's cost: model, GPU, cluster, job and efficiencies; public figures for the first two.
+"""Inputs of a step's cost: model, GPU, cluster, job and efficiencies; public figures for GPUs.
 
 The formulas are in ``seele.simulate.cost``. Units: seconds, bytes, FLOPs, tokens.
 """
@@ -6,30 +6,10 @@ The formulas are in ``seele.simulate.cost``. Units: seconds, bytes, FLOPs, token
 import math
 from dataclasses import dataclass
 
-from seele.maths.model_shapes import SHAPES, ModelShape
+from seele.maths.model_shapes import ModelShape
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
-    """A dense transformer with grouped-query attention."""
-
-    parameters: float
-    lookup_parameters: float = 0.0
-    """Parameters of the input embedding if it is not tied: looked up, not multiplied."""
-    layers: int
-    kv_heads: int
-    head_dim: int
-    bytes_per_weight: float = 2.0
-
-    @property
-    def matmul_parameters(self) -> float:
-        """Parameters by which every token is multiplied, and which every decode step reads."""
-        return self.parameters - self.lookup_parameters
-
-    @property
-    def kv_bytes(self) -> float:
-        """Bytes of KV cache per token: key and value of every layer."""
-        return 2.0 * self.layers * self.kv_heads * self.head_dim * self.bytes_per_weight
+WEIGHT_BYTES = 2.0
+"""Bytes of a weight, and of a number in the KV cache: bf16."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +143,7 @@ class Setup:
         ValueError: If the model does not fit an engine.
     """
 
-    model: Model
+    model: ModelShape
     gpu: Gpu
     cluster: Cluster
     job: Job
@@ -181,26 +161,13 @@ class Setup:
     def kv_tokens(self) -> float:
         """Tokens that fit an engine's KV cache, in the memory beside the weights (vLLM, arXiv:2309.06180)."""
         memory = self.gpu.memory * self.cluster.engine_memory_share * self.cluster.tensor_parallel
-        return (memory - self.model.parameters * self.model.bytes_per_weight) / self.kv_bytes
+        return (memory - self.model.parameters * WEIGHT_BYTES) / self.kv_bytes
 
     @property
     def kv_bytes(self) -> float:
         """Bytes of KV cache per token on all GPUs of an engine, which copy heads if there are fewer heads."""
-        return self.model.kv_bytes * max(1.0, self.cluster.tensor_parallel / self.model.kv_heads)
-
-
-def _model(shape: ModelShape) -> Model:
-    return Model(
-        parameters=shape.parameters,
-        lookup_parameters=0.0 if shape.tied else shape.embedding_parameters,
-        layers=shape.num_hidden_layers,
-        kv_heads=shape.num_key_value_heads,
-        head_dim=shape.key_value_size // shape.num_key_value_heads,
-    )
-
-
-MODELS = {name: _model(shape) for name, shape in SHAPES.items()}
-"""The published models whose shapes are known."""
+        copies = max(1.0, self.cluster.tensor_parallel / self.model.num_key_value_heads)
+        return self.model.kv_token(WEIGHT_BYTES) * copies
 
 
 def _datasheet(teraflops: float, bandwidth: float, gigabytes: float, nvlink: float, network: float) -> Gpu:

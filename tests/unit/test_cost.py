@@ -51,7 +51,7 @@ from seele.simulate.cost import (
     update_s,
     weight_sync_s,
 )
-from seele.simulate.cost_setup import GPUS, MODELS, Cluster, Efficiency, Gpu, Job, Model, Setup
+from seele.simulate.cost_setup import GPUS, WEIGHT_BYTES, Cluster, Efficiency, Gpu, Job, Setup
 
 # --- The arithmetic of a training step's cost: by hand, at its limits, and against published measurements
 
@@ -66,7 +66,7 @@ def build(model="qwen2.5-7b", gpu="h100", *, efficiency=None, **changes):
     """A setup; keywords go to the cluster where it has such a field, else to the job."""
     cluster = {name: changes.pop(name) for name in list(changes) if name in Cluster.__dataclass_fields__}
     return Setup(
-        model=MODELS[model],
+        model=SHAPES[model],
         gpu=GPUS[gpu],
         cluster=Cluster(**({"num_gpus": 8} | cluster)),
         job=Job(**changes),
@@ -83,7 +83,14 @@ def clockwork(**changes):
         intra_node_bandwidth=math.inf,
         inter_node_bandwidth=math.inf,
     )
-    unit = Model(parameters=1.0, layers=1, kv_heads=1, head_dim=1)
+    unit = ModelShape(
+        hidden_size=1,
+        intermediate_size=1,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        num_key_value_heads=1,
+        vocab_size=1,
+    )
     return replace(
         build(**changes), gpu=endless, model=unit, efficiency=replace(IDEAL, layer_s=1.0, sync_overhead_s=0.0)
     )
@@ -103,7 +110,7 @@ def test_one_sequence_decodes_as_fast_as_the_weights_are_read():
 def test_the_cache_is_read_at_two_vectors_a_layer_and_head():
     # 2 * 28 layers * 4 heads * 128 * 2 B = 57,344 B a token; 1e6 tokens / 3.35e12 B/s = 17.118 ms.
     setup = build(efficiency=IDEAL, tensor_parallel=1)
-    assert setup.model.kv_bytes == 57_344
+    assert setup.model.kv_token(WEIGHT_BYTES) == 57_344
     more = decode_step_s(setup, np.array(1.0), np.array(1e6)) - decode_step_s(
         setup, np.array(1.0), np.array(0.0)
     )
@@ -208,7 +215,8 @@ def test_more_sequences_than_an_engine_holds_take_turns():
 def test_a_full_cache_limits_the_sequences_as_well():
     # Room for 10,000 tokens; 16 sequences of 500 + 0..999 tokens, 999.5 on average: 10.005 at a time.
     setup = clockwork(num_gpus=1, tensor_parallel=1, rounds=1, max_sequences=99)
-    memory = (10_000 * setup.model.kv_bytes + 2.0) / setup.cluster.engine_memory_share
+    needed = 10_000 * setup.kv_bytes + setup.model.parameters * WEIGHT_BYTES
+    memory = needed / setup.cluster.engine_memory_share
     setup = replace(setup, gpu=replace(setup.gpu, memory=memory))
     assert rollout_s(setup, np.full((1, 1, 16), 1000)) == pytest.approx(1000 * 16 * 999.5 / 10_000)
 
@@ -285,7 +293,7 @@ def test_more_rounds_take_longer(num_gpus, cv):
 
 @settings(max_examples=40, deadline=None)
 @given(
-    model=st.sampled_from(list(MODELS)),
+    model=st.sampled_from(list(SHAPES)),
     gpu=st.sampled_from(["a100", "h100", "h200"]),
     nodes=st.sampled_from([1, 2, 8]),
     rounds=st.sampled_from([1, 2, 4]),
