@@ -190,8 +190,8 @@ def imported_distributions(folder: Path) -> set[str]:
                 found.update(alias.name.partition(".")[0] for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and not node.level:
                 found.add(str(node.module).partition(".")[0])
-        # Scripts can import their neighbours.
-        modules |= found - {other.stem for other in path.parent.glob("*.py")}
+        # Scripts can import their neighbours, and tests their helpers.
+        modules |= found - {other.stem for other in path.parent.glob("*.py")} - {"helpers"}
     providers = importlib.metadata.packages_distributions()
     ours = set(PACKAGES) | sys.stdlib_module_names
     # A namespace such as "google" has several providers; one that is declared is enough, see the caller.

@@ -594,7 +594,9 @@ def test_hostile_answers_cost_nothing_but_themselves(tmp_path, grader, count):
     canary = tmp_path / "canary"
     # In a process whose children are the graders: to the kernel, what they were forked from counts as theirs.
     command = [sys.executable, __file__, grader, str(count), str(canary)]
-    run = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+    tests, path = str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")
+    environment = os.environ | {"PYTHONPATH": f"{tests}{os.pathsep}{path}"}
+    run = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True, env=environment).stdout)
     assert run["correct"] == [False, True] * count
     assert GradeReason.TIMEOUT in run["reasons"]
     assert not canary.exists()
