@@ -215,8 +215,9 @@ def table(results: Mapping[str, Result]) -> str:
             if found.difference is not None and found.difference.t_interval_95 is not None
         }
         ranked = sorted(gains_of_task, key=lambda arm: -gains_of_task[arm])
+        ranks = {arm: rank for rank, arm in enumerate(ranked, start=1)} if len(ranked) > 1 else {}
         for arm, found in of_task.arms.items():
-            rank = f"{ranked.index(arm) + 1}: " if arm in ranked and len(ranked) > 1 else ""
+            rank = f"{ranks[arm]}: " if arm in ranks else ""
             cells[arm][task] = f"{rank}{share(found.accuracy.mean)}"
             if (difference := found.difference) is None:
                 continue

@@ -174,8 +174,10 @@ def decisive_keys(runs: Collection[RunFolder]) -> list[str]:
 
 
 def _keys(key: str, value: Any) -> Iterator[str]:
-    """The dotted keys of a section's settings, those of the sections in it included."""
-    if isinstance(value, Mapping) and value:
+    """The dotted keys of a section's settings, those of the sections in it included; free arguments, which
+    a run need not have, are one setting.
+    """
+    if isinstance(value, Mapping) and value and not key.endswith(("settings", "kwargs")):
         for name, inner in value.items():
             yield from _keys(f"{key}.{name}", inner)
     else:
