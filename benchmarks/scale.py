@@ -75,7 +75,7 @@ def controller(problems: int, prompts: int) -> Report:
                 ((share,),) = bayes.plan_rounds(
                     [RoundRequest(name, round_index, RATIOS)], num_rollouts=ROLLOUTS // ROUNDS
                 )
-                bayes.observe(name, hint_ratio=share.hint_ratio, num_correct=5, num_rollouts=16)
+                bayes.observe_rounds([RoundOutcome(name, share.hint_ratio, 5, 16)])
         bayes.end_visits(sorted(names))
         bayes.metrics()
     with timed(report, "its state"):

@@ -1,8 +1,8 @@
 """Controllers, which choose a hint ratio (the share of the worked solution to reveal) per problem and round.
 
 A controller sees only ratios and counts; other modules cut the hint from the solution and roll it out. Build
-one with ``build_controller``. A controller of your own derives from ``SequentialController`` and is named by
-its import path.
+one with ``build_controller``. A controller of your own derives from ``SequentialController``, or from
+``Controller`` if it decides for many problems at once, and is named by its import path.
 """
 
 import inspect
@@ -17,7 +17,7 @@ from seele.hints.adaprefix import AdaPrefixController
 from seele.hints.bayes import BayesController
 from seele.hints.bisect import BisectController
 from seele.hints.bread import BreadController
-from seele.hints.checked import KEY, MEMBERS, CheckedController, check_round_trip
+from seele.hints.checked import KEY, CheckedController, check_round_trip
 from seele.hints.conditions import with_conditions
 from seele.hints.contract import Controller, SequentialController, check_outcome, nearest_legal
 from seele.hints.mfc import MfcController
@@ -32,7 +32,7 @@ from seele.hints.schedules import (
     UftController,
     UniformController,
 )
-from seele.plugins import blame, find_part, require_members
+from seele.plugins import blame, find_part, require_members, where
 
 __all__ = [
     "CONTROLLERS",
@@ -206,6 +206,10 @@ def _build(name: str, run: RunWide, settings: Mapping[str, Any]) -> Controller:
         controller: Controller = part(**arguments)
         return controller
     with blame(part, "building it", key=KEY, error=ConfigError):
-        own: Controller = part(**arguments)
-    require_members(own, MEMBERS, key=KEY)
+        own = part(**arguments)
+    if not isinstance(own, Controller):
+        raise ConfigError(
+            f"{KEY}: {where(part)} is not derived from seele.hints.Controller or SequentialController; "
+            "docs/extending.md has the contract"
+        )
     return CheckedController(own)

@@ -5,7 +5,6 @@ The rule is that of one of its authors' code (docs/methods/adaback.md).
 
 from collections.abc import Sequence
 from statistics import fmean
-from typing import ClassVar
 
 from seele.hints.contract import check_number
 from seele.hints.outcomes import RememberingController
@@ -33,8 +32,8 @@ class AdaBackController(RememberingController):
         threshold: A round with at least this accuracy is a success.
     """
 
-    name: ClassVar[str] = "adaback"
-    version: ClassVar[int] = 2
+    name = "adaback"
+    version = 2
     start = (0.0, LONGEST)
 
     def __init__(self, *, seed: int = 0, threshold: float = 0.5) -> None:

@@ -1,7 +1,6 @@
 """AdaPrefix-GRPO (arXiv:2607.07674): each problem's prefix follows its moving success rate."""
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from seele.hints.contract import check_count, check_number, nearest_legal
 from seele.hints.outcomes import RememberingController
@@ -27,8 +26,8 @@ class AdaPrefixController(RememberingController):
         training_steps: Steps of the run; None if unknown, which keeps the hints.
     """
 
-    name: ClassVar[str] = "adaprefix"
-    aims_at_target: ClassVar[bool] = True
+    name = "adaprefix"
+    aims_at_target = True
 
     def __init__(
         self,

@@ -14,13 +14,13 @@ docs/controllers.md tells which of these matter, and how much.
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from seele.errors import ConfigError
 from seele.hints.beliefs import Beliefs
-from seele.hints.contract import SequentialController, check_number, check_outcome
+from seele.hints.contract import Controller, check_number, check_outcome
 from seele.hints.withdrawal import Withdrawal
 from seele.maths import curve_grid
 from seele.maths.curve_grid import Array32
@@ -47,7 +47,7 @@ class _Visit:
     visit ends. A probe cannot be told from another rollout that the hint left without help."""
 
 
-class BayesController(SequentialController):
+class BayesController(Controller):
     """Choose the legal hint ratio with the largest expected a(1 - a), given all observations.
 
     A visit's hints depend on the problem and on visits that have ended, not on other visits in progress.
@@ -73,8 +73,8 @@ class BayesController(SequentialController):
         learns_drift: See ``Beliefs``.
     """
 
-    name: ClassVar[str] = "bayes"
-    tolerates_partial_rounds: ClassVar[bool] = True
+    name = "bayes"
+    tolerates_partial_rounds = True
 
     def __init__(
         self,
@@ -137,19 +137,6 @@ class BayesController(SequentialController):
     def begin_step(self, step: int) -> None:
         """See ``Controller``: sets the clock of the withdrawal."""
         self._withdrawal.begin_step(step)
-
-    def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
-        """See ``Controller``."""
-        return self.next_hint_ratios([RoundRequest(instance_id, round_index, tuple(legal_ratios))])[0]
-
-    def next_hint_ratios(self, requests: Sequence[RoundRequest]) -> list[float]:
-        """See ``Controller``."""
-        self._open_visits(requests)
-        belief_NG = self._current([request.instance_id for request in requests])
-        return [
-            float(allowed[best])
-            for allowed, best in self._choose(belief_NG, [request.legal_ratios for request in requests])
-        ]
 
     def plan_rounds(
         self, requests: Sequence[RoundRequest], *, num_rollouts: int
@@ -216,19 +203,11 @@ class BayesController(SequentialController):
 
     # ----------------------------------------------------------- observations
 
-    def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
-        """See ``Controller``.
-
-        Raises:
-            ValueError: If the ratio is outside [0, 1], ``num_rollouts`` is 0, or ``num_correct`` exceeds it.
-        """
-        self.observe_rounds([RoundOutcome(instance_id, hint_ratio, num_correct, num_rollouts)])
-
     def observe_rounds(self, outcomes: Sequence[RoundOutcome]) -> None:
         """See ``Controller``.
 
         Raises:
-            ValueError: As in ``observe``, before anything is counted.
+            ValueError: If an outcome is impossible, before anything is counted.
         """
         checked = [check_outcome(seen.hint_ratio, seen.num_correct, seen.num_rollouts) for seen in outcomes]
         for seen, (ratio, correct, rollouts) in zip(outcomes, checked, strict=True):
@@ -239,10 +218,6 @@ class BayesController(SequentialController):
             if visit.probes_due and ratio == 0.0:
                 visit.probes_due = max(visit.probes_due - rollouts, 0)
                 visit.probes = visit.probes[0] + correct, visit.probes[1] + rollouts
-
-    def end_visit(self, instance_id: str) -> None:
-        """See ``Controller``."""
-        self.end_visits([instance_id])
 
     def end_visits(self, instance_ids: Sequence[str]) -> None:
         """Keep what was learnt for later visits. A visit without observations leaves nothing."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, ClassVar
+from typing import Any
 
 from seele.hints.contract import SequentialController, check_number, check_outcome, nearest_legal
 from seele.records import State
@@ -70,8 +70,8 @@ class BisectController(SequentialController):
             one side after a round that does not cut it.
     """
 
-    name: ClassVar[str] = "bisect"
-    learns_from_own_hints: ClassVar[bool] = True
+    name = "bisect"
+    learns_from_own_hints = True
 
     def __init__(self, *, target_accuracy: float = 0.5, widen: float = 0.1) -> None:
         self._target_accuracy = target_accuracy

@@ -20,8 +20,8 @@ class BreadController(SequentialController):
     ``failing_accuracy`` and ``passing_accuracy``, or when a hint is repeated.
     """
 
-    name: ClassVar[str] = "bread"
-    aims_at_target: ClassVar[bool] = False
+    name = "bread"
+    aims_at_target = False
     _UNKNOWN: ClassVar[Bounds] = (0.0, 1.0)
 
     def __init__(self) -> None:

@@ -20,43 +20,21 @@ from seele.records import AccuracyCurve, HintShare, RoundOutcome, RoundRequest, 
 
 KEY = "seele.hints.controller"
 
-MEMBERS = (
-    *("name", "tolerates_partial_rounds", "aims_at_target", "begin_step"),
-    *("next_hint_ratio", "next_hint_ratios", "plan_rounds", "observe", "observe_rounds"),
-    *("end_visit", "end_visits", "state_dict", "load_state_dict", "metrics", "curves"),
-)
-"""The members of ``Controller``."""
 
-
-class CheckedController:
+class CheckedController(Controller):
     """The wrapped controller. Its invalid return values and its exceptions become a ``PluginError``."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
         self.name = controller.name
         self.tolerates_partial_rounds = controller.tolerates_partial_rounds
-        self.learns_from_own_hints = getattr(controller, "learns_from_own_hints", False)
+        self.learns_from_own_hints = controller.learns_from_own_hints
         self.aims_at_target = controller.aims_at_target
-        self.predicted_accuracy = self._predict if hasattr(controller, "predicted_accuracy") else None
-        """See ``ConditionalController``."""
 
     def begin_step(self, step: int) -> None:
         """See ``Controller``."""
         with self._blame(f"begin_step({step})"):
             self._controller.begin_step(step)
-
-    def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
-        """See ``Controller``."""
-        return self.next_hint_ratios([RoundRequest(instance_id, round_index, tuple(legal_ratios))])[0]
-
-    def next_hint_ratios(self, requests: Sequence[RoundRequest]) -> list[float]:
-        """See ``Controller``."""
-        with self._blame("next_hint_ratios", *(request.instance_id for request in requests)):
-            ratios = list(self._controller.next_hint_ratios(requests))
-            self._check_number_of("next_hint_ratios", ratios, requests)
-        for ratio, request in zip(ratios, requests, strict=True):
-            self._check_ratio("next_hint_ratios", ratio, request)
-        return ratios
 
     def plan_rounds(
         self, requests: Sequence[RoundRequest], *, num_rollouts: int
@@ -66,38 +44,33 @@ class CheckedController:
             plans = [
                 tuple(plan) for plan in self._controller.plan_rounds(requests, num_rollouts=num_rollouts)
             ]
-            self._check_number_of("plan_rounds", plans, requests)
+        if len(plans) != len(requests):
+            raise PluginError(
+                f"{KEY}: {where(self._controller)}: plan_rounds: returned {len(plans)} values for "
+                f"{len(requests)} requests"
+            )
         for plan, request in zip(plans, requests, strict=True):
             self._check_plan(plan, request, num_rollouts)
         return plans
-
-    def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
-        """See ``Controller``."""
-        with self._blame("observe", instance_id):
-            self._controller.observe(
-                instance_id, hint_ratio=hint_ratio, num_correct=num_correct, num_rollouts=num_rollouts
-            )
 
     def observe_rounds(self, outcomes: Sequence[RoundOutcome]) -> None:
         """See ``Controller``."""
         with self._blame("observe_rounds", *(seen.instance_id for seen in outcomes)):
             self._controller.observe_rounds(outcomes)
 
-    def _predict(self, instance_id: str, hint_ratios: Sequence[float]) -> Array:
-        predict = self._controller.predicted_accuracy  # type: ignore[attr-defined]
+    def predicted_accuracy(self, instance_id: str, hint_ratios: Sequence[float]) -> Array | None:
+        """See ``Controller``."""
         with self._blame("predicted_accuracy", instance_id):
-            expected: Array = np.asarray(predict(instance_id, hint_ratios), dtype=np.float64)
+            given = self._controller.predicted_accuracy(instance_id, hint_ratios)
+            if given is None:
+                return None
+            expected: Array = np.asarray(given, dtype=np.float64)
         if expected.shape != (len(hint_ratios),) or not ((expected >= 0.0) & (expected <= 1.0)).all():
             raise PluginError(
                 f"{KEY}: {where(self._controller)}: predicted_accuracy, problem {instance_id!r}: expected "
                 f"{len(hint_ratios)} numbers in [0, 1], got {expected.tolist()!r}"
             )
         return expected
-
-    def end_visit(self, instance_id: str) -> None:
-        """See ``Controller``."""
-        with self._blame("end_visit", instance_id):
-            self._controller.end_visit(instance_id)
 
     def end_visits(self, instance_ids: Sequence[str]) -> None:
         """See ``Controller``."""
@@ -131,16 +104,13 @@ class CheckedController:
         """Check one plan: its hints must be legal and its shares add up to the rollouts requested."""
         for share in plan:
             if not isinstance(share, HintShare):
-                raise self._fault("plan_rounds", request, f"a share must be a HintShare, got {share!r}")
-            self._check_ratio("plan_rounds", share.hint_ratio, request)
+                raise self._fault(request, f"a share must be a HintShare, got {share!r}")
+            self._check_ratio(share.hint_ratio, request)
             if not _is_whole(share.num_rollouts) or share.num_rollouts < 1:
-                raise self._fault(
-                    "plan_rounds", request, f"a share needs at least one rollout, got {share.num_rollouts!r}"
-                )
+                raise self._fault(request, f"a share needs at least one rollout, got {share.num_rollouts!r}")
             predicted = share.predicted_accuracy
             if predicted is not None and not (_is_number(predicted) and 0.0 <= predicted <= 1.0):
                 raise self._fault(
-                    "plan_rounds",
                     request,
                     f"a predicted accuracy must be None or lie in [0, 1], got {predicted!r}",
                 )
@@ -148,30 +118,21 @@ class CheckedController:
         allowed = [num_rollouts, *([request.rollouts_left] if request.rollouts_left > num_rollouts else [])]
         if planned not in allowed:
             raise self._fault(
-                "plan_rounds",
                 request,
                 f"the shares have {planned} rollouts in total, allowed are {' or '.join(map(str, allowed))}",
             )
 
-    def _check_ratio(self, method: str, ratio: Any, request: RoundRequest) -> None:
+    def _check_ratio(self, ratio: Any, request: RoundRequest) -> None:
         if not _is_number(ratio) or ratio not in request.legal_ratios:
             raise self._fault(
-                method,
                 request,
                 f"the hint ratio {ratio!r} is not one of the legal ratios {list(request.legal_ratios)}; "
                 "seele.hints.nearest_legal finds the nearest one",
             )
 
-    def _check_number_of(self, method: str, found: list[Any], requests: Sequence[RoundRequest]) -> None:
-        if len(found) != len(requests):
-            raise PluginError(
-                f"{KEY}: {where(self._controller)}: {method}: returned {len(found)} values for "
-                f"{len(requests)} requests"
-            )
-
-    def _fault(self, method: str, request: RoundRequest, what: str) -> PluginError:
+    def _fault(self, request: RoundRequest, what: str) -> PluginError:
         return PluginError(
-            f"{KEY}: {where(self._controller)}: {method}, problem {request.instance_id!r}, round "
+            f"{KEY}: {where(self._controller)}: plan_rounds, problem {request.instance_id!r}, round "
             f"{request.round_index}: {what}"
         )
 
@@ -216,13 +177,10 @@ def check_round_trip(
                 (plan,) = saved.plan_rounds([request], num_rollouts=num_rollouts)
                 for share in plan:
                     num_correct = share.num_rollouts * (number + step) // 3
-                    saved.observe(
-                        instance_id,
-                        hint_ratio=share.hint_ratio,
-                        num_correct=num_correct,
-                        num_rollouts=share.num_rollouts,
+                    saved.observe_rounds(
+                        [RoundOutcome(instance_id, share.hint_ratio, num_correct, share.num_rollouts)]
                     )
-            saved.end_visit(instance_id)
+            saved.end_visits([instance_id])
     state = json.loads(json.dumps(saved.state_dict()))
     restored.load_state_dict(state)
     if (again := restored.state_dict()) != state:

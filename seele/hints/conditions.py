@@ -5,7 +5,7 @@ actually used, unless it learns only from hints of its own choice (``learns_from
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -13,11 +13,9 @@ from seele.hints.contract import Controller, check_outcome
 from seele.maths.irt import Array
 from seele.records import AccuracyCurve, HintShare, RoundOutcome, RoundRequest, State
 from seele.saved_state import (
-    Saved,
     read_count,
     read_ratio,
     read_section,
-    read_state,
     read_two_counts,
     read_value,
     state_header,
@@ -40,13 +38,12 @@ def with_conditions(
     return controller
 
 
-class ConditionalController:
+class ConditionalController(Controller):
     """The wrapped controller unchanged; subclasses add a condition."""
 
-    name: str
-    tolerates_partial_rounds: bool
+    version = 2
     _section: str
-    """Name of the state, and its version."""
+    """Name of the state."""
 
     def __init__(self, inner: Controller) -> None:
         self._inner = inner
@@ -55,11 +52,7 @@ class ConditionalController:
         self.name = inner.name
         self.tolerates_partial_rounds = inner.tolerates_partial_rounds
         self.aims_at_target = inner.aims_at_target
-        self.learns_from_own_hints: bool = getattr(inner, "learns_from_own_hints", False)
-        self.predicted_accuracy: Callable[[str, Sequence[float]], Array] | None = getattr(
-            inner, "predicted_accuracy", None
-        )
-        """The accuracies that the controller expects at hint ratios, if it can tell (``BayesController``)."""
+        self.learns_from_own_hints = inner.learns_from_own_hints
 
     def begin_step(self, step: int) -> None:
         """See ``Controller``."""
@@ -81,10 +74,14 @@ class ConditionalController:
 
     def _with_prediction(self, instance_id: str, share: HintShare) -> HintShare:
         """The share with the accuracy that the controller expects, also where it did not plan the hint."""
-        if share.predicted_accuracy is not None or self.predicted_accuracy is None:
+        if share.predicted_accuracy is not None:
             return share
-        (expected,) = self.predicted_accuracy(instance_id, [share.hint_ratio])
-        return replace(share, predicted_accuracy=float(expected))
+        expected = self.predicted_accuracy(instance_id, [share.hint_ratio])
+        return share if expected is None else replace(share, predicted_accuracy=float(expected[0]))
+
+    def predicted_accuracy(self, instance_id: str, hint_ratios: Sequence[float]) -> Array | None:
+        """See ``Controller``."""
+        return self._inner.predicted_accuracy(instance_id, hint_ratios)
 
     def _changed(
         self, plan: tuple[HintShare, ...], request: RoundRequest, num_rollouts: int
@@ -92,27 +89,11 @@ class ConditionalController:
         """The round that the condition makes of the wrapped controller's."""
         return plan
 
-    def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
-        """See ``Controller``; ignores the condition."""
-        return self._inner.next_hint_ratio(instance_id, round_index=round_index, legal_ratios=legal_ratios)
-
-    def next_hint_ratios(self, requests: Sequence[RoundRequest]) -> list[float]:
-        """See ``Controller``; ignores the condition."""
-        return self._inner.next_hint_ratios(requests)
-
-    def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
-        """See ``Controller``."""
-        self.observe_rounds([RoundOutcome(instance_id, hint_ratio, num_correct, num_rollouts)])
-
     def observe_rounds(self, outcomes: Sequence[RoundOutcome]) -> None:
         """See ``Controller``."""
         if self.learns_from_own_hints:
             outcomes = [each for each in outcomes if self._imposed.get(each.instance_id) != each.hint_ratio]
         self._inner.observe_rounds(outcomes)
-
-    def end_visit(self, instance_id: str) -> None:
-        """See ``Controller``."""
-        self.end_visits([instance_id])
 
     def end_visits(self, instance_ids: Sequence[str]) -> None:
         """See ``Controller``."""
@@ -123,7 +104,7 @@ class ConditionalController:
     def state_dict(self) -> State:
         """See ``Controller``."""
         imposed = dict(sorted(self._imposed.items()))
-        return {**self._header, "inner": self._inner.state_dict(), "imposed": imposed}
+        return {**super().state_dict(), "inner": self._inner.state_dict(), "imposed": imposed}
 
     def load_state_dict(self, state: State) -> None:
         """See ``Controller``."""
@@ -131,12 +112,9 @@ class ConditionalController:
         self._inner.load_state_dict(state["inner"])
         self._imposed = imposed
 
-    def _read_state(self, state: State, read: Callable[[State], Saved]) -> Saved:
-        return read_state(state, header=self._header, read=read, keys=self.state_dict())
-
     @property
     def _header(self) -> State:
-        return state_header(self._section, 2)
+        return state_header(self._section, self.version)
 
     def metrics(self) -> dict[str, float]:
         """See ``Controller``."""

@@ -8,9 +8,10 @@ import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
 from seele.errors import ConfigError
+from seele.maths.irt import Array
 from seele.records import AccuracyCurve, HintShare, RoundOutcome, RoundRequest, State
 from seele.saved_state import Saved, read_state, state_header
 
@@ -21,124 +22,32 @@ Symmetric outcomes put the fitted ratio midway between two steps, and a solver's
 """
 
 
-class Controller(Protocol):
+class Controller(ABC):
     """Chooses the hint ratio of every round of every problem.
 
-    A visit is what happens to one problem in one training step: ``next_hint_ratio`` with ``round_index`` 0,
-    rollouts, ``observe``, ``next_hint_ratio`` with ``round_index`` 1, and so on, then ``end_visit``. Visits
-    of different problems interleave in any order; one problem has at most one visit at a time.
+    A visit is what happens to one problem in one training step: ``plan_rounds`` with ``round_index`` 0,
+    rollouts, ``observe_rounds``, ``plan_rounds`` with ``round_index`` 1, and so on, then ``end_visits``.
+    Visits of different problems interleave in any order; one problem has at most one visit at a time.
+
+    A controller's settings are its constructor's keyword arguments. One that learns extends ``state_dict``
+    and ``load_state_dict``, which here handle only a header.
     """
 
-    @property
-    def name(self) -> str:
-        """The controller's name in the configuration and in saved states."""
-        ...
-
-    @property
-    def tolerates_partial_rounds(self) -> bool:
-        """True if a round may be observed in parts, and the next one planned before all of it was observed
-        (``seele.hints.round_quorum`` below 1): the controller counts rollouts rather than rounds.
-        """
-        ...
-
-    @property
-    def aims_at_target(self) -> bool:
-        """True if hints aim at ``target_accuracy``."""
-        ...
-
-    def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
-        """The hint ratio of the coming round, one of ``legal_ratios``. ``round_index`` 0 begins a new visit.
-
-        Args:
-            instance_id: The problem.
-            round_index: Counts the rounds of the visit from 0.
-            legal_ratios: Ratios at which a step of the solution ends, not empty
-                (``Instance.legal_hint_ratios``).
-        """
-        ...
-
-    def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
-        """Record that ``num_correct`` of ``num_rollouts`` rollouts under ``hint_ratio`` were correct."""
-        ...
-
-    def end_visit(self, instance_id: str) -> None:
-        """End the problem's visit: its rounds of this step are over."""
-        ...
-
-    def begin_step(self, step: int) -> None:
-        """Begin training step ``step``, counted from 1: the clock of schedules, which is 0 before."""
-        ...
-
-    def plan_rounds(
-        self, requests: Sequence[RoundRequest], *, num_rollouts: int
-    ) -> list[tuple[HintShare, ...]]:
-        """How each problem's coming round divides over hints; most controllers give all rollouts one hint.
-
-        Replaces ``next_hint_ratio`` where rollouts are actually sampled.
-
-        Returns:
-            At least one share for each request; their rollouts add up to ``num_rollouts``, or to the
-            request's ``rollouts_left`` if further rounds would not change the hint.
-        """
-        ...
-
-    def next_hint_ratios(self, requests: Sequence[RoundRequest]) -> list[float]:
-        """``next_hint_ratio`` for many problems at once, in their order."""
-        ...
-
-    def observe_rounds(self, outcomes: Sequence[RoundOutcome]) -> None:
-        """``observe`` for many problems at once."""
-        ...
-
-    def end_visits(self, instance_ids: Sequence[str]) -> None:
-        """``end_visit`` for many problems at once."""
-        ...
-
-    def state_dict(self) -> State:
-        """All that the controller has learnt, including visits in progress; equal states give equal JSON."""
-        ...
-
-    def load_state_dict(self, state: State) -> None:
-        """Continue from a ``state_dict`` as if there had been no interruption.
-
-        Raises:
-            CheckpointError: If it is of another controller or version, or damaged; nothing changes then.
-        """
-        ...
-
-    def metrics(self) -> dict[str, float]:
-        """Numbers for the log, named without a prefix. Counters count from the start of training; reading
-        changes nothing.
-        """
-        ...
-
-    def curves(self, instance_ids: Collection[str] | None = None) -> list[AccuracyCurve]:
-        """Each problem's expected accuracy by hint ratio; empty if the controller keeps no curves.
-
-        Args:
-            instance_ids: The problems whose curves are wanted; None for all.
-        """
-        ...
-
-
-class SequentialController(ABC):
-    """The base class of controllers: all of the contract except ``next_hint_ratio`` and ``observe``.
-
-    A controller that learns extends ``state_dict`` and ``load_state_dict``, which here handle only a header:
-    state in JSON, with string keys. Its settings are its constructor's keyword arguments.
-    """
-
-    name: ClassVar[str] = ""
-    """The class's own name by default."""
-    version: ClassVar[int] = 1
+    name: str = ""
+    """The controller's name in the configuration and in saved states; the class's own name by default."""
+    version: int = 1
     """The version of the saved state; loading refuses a state of another version."""
-    tolerates_partial_rounds: ClassVar[bool] = False
-    aims_at_target: ClassVar[bool] = True
-    steers_on_milestones: ClassVar[bool] = False
-    """True if ``observe`` counts a rollout as correct when it passed the milestone behind its hint, whatever
+    tolerates_partial_rounds: bool = False
+    """True if a round may be observed in parts, and the next one planned before all of it was observed
+    (``seele.hints.round_quorum`` below 1): the controller counts rollouts rather than rounds.
+    """
+    aims_at_target: bool = True
+    """True if hints aim at ``target_accuracy``."""
+    steers_on_milestones: bool = False
+    """True if an outcome counts a rollout as correct when it passed the milestone behind its hint, whatever
     its answer (``seele.reward.milestones``).
     """
-    learns_from_own_hints: ClassVar[bool] = False
+    learns_from_own_hints: bool = False
     """True if outcomes under other hints than it planned would mislead it: it does not observe the rollouts
     whose hint ``seele.hints.when`` or ``.dropout`` took away.
     """
@@ -148,22 +57,87 @@ class SequentialController(ABC):
             cls.name = cls.__name__
 
     def begin_step(self, step: int) -> None:  # noqa: B027 - most controllers need no clock
-        """Do nothing."""
+        """Begin training step ``step``, counted from 1: the clock of schedules, which is 0 before."""
+
+    @abstractmethod
+    def plan_rounds(
+        self, requests: Sequence[RoundRequest], *, num_rollouts: int
+    ) -> list[tuple[HintShare, ...]]:
+        """How each problem's coming round divides over hints; most controllers give all rollouts one hint.
+
+        ``round_index`` 0 begins a new visit.
+
+        Returns:
+            At least one share for each request; their rollouts add up to ``num_rollouts``, or to the
+            request's ``rollouts_left`` if further rounds would not change the hint.
+        """
+
+    @abstractmethod
+    def observe_rounds(self, outcomes: Sequence[RoundOutcome]) -> None:
+        """Record how many rollouts under a hint were correct.
+
+        Raises:
+            ValueError: If an outcome is impossible (``check_outcome``).
+        """
+
+    def end_visits(self, instance_ids: Sequence[str]) -> None:  # noqa: B027 - some carry everything over
+        """End the problems' visits: their rounds of this step are over."""
+
+    def predicted_accuracy(self, instance_id: str, hint_ratios: Sequence[float]) -> Array | None:
+        """The accuracy expected now at each hint ratio; None if the controller cannot tell."""
+        return None
+
+    def state_dict(self) -> State:
+        """All that the controller has learnt, including visits in progress: JSON with string keys. Equal
+        states give equal JSON.
+        """
+        return self._header
+
+    def load_state_dict(self, state: State) -> None:
+        """Continue from a ``state_dict`` as if there had been no interruption.
+
+        Raises:
+            CheckpointError: If it is of another controller or version, or damaged; nothing changes then.
+        """
+        read_state(state, header=self._header, read=dict)
+
+    def _read_state(self, state: State, read: Callable[[State], Saved]) -> Saved:
+        """Return ``read(state)`` if the state has the header and the keys of this controller's own states."""
+        return read_state(state, header=self._header, read=read, keys=self.state_dict())
+
+    @property
+    def _header(self) -> State:
+        return state_header(self.name, self.version)
+
+    def metrics(self) -> dict[str, float]:
+        """Numbers for the log, named without a prefix. Counters count from the start of training; reading
+        changes nothing.
+        """
+        return {}
+
+    def curves(self, instance_ids: Collection[str] | None = None) -> list[AccuracyCurve]:
+        """Each problem's expected accuracy by hint ratio; empty if the controller keeps no curves.
+
+        Args:
+            instance_ids: The problems whose curves are wanted; None for all.
+        """
+        return []
+
+
+class SequentialController(Controller):
+    """Decides for one problem after the other, and gives all rollouts of a round one hint."""
 
     def plan_rounds(
         self, requests: Sequence[RoundRequest], *, num_rollouts: int
     ) -> list[tuple[HintShare, ...]]:
-        """Give all rollouts of a round one hint."""
-        return [(HintShare(ratio, num_rollouts),) for ratio in self.next_hint_ratios(requests)]
-
-    def next_hint_ratios(self, requests: Sequence[RoundRequest]) -> list[float]:
-        """Call ``next_hint_ratio`` for each request in turn."""
-        return [
-            self.next_hint_ratio(
+        """Give each round the hint that ``next_hint_ratio`` chooses."""
+        plans: list[tuple[HintShare, ...]] = []
+        for request in requests:
+            ratio = self.next_hint_ratio(
                 request.instance_id, round_index=request.round_index, legal_ratios=request.legal_ratios
             )
-            for request in requests
-        ]
+            plans.append((HintShare(ratio, num_rollouts),))
+        return plans
 
     def observe_rounds(self, outcomes: Sequence[RoundOutcome]) -> None:
         """Call ``observe`` for each outcome in turn."""
@@ -182,39 +156,21 @@ class SequentialController(ABC):
 
     @abstractmethod
     def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
-        """See ``Controller``."""
+        """The hint ratio of the coming round, one of ``legal_ratios``. ``round_index`` 0 begins a new visit.
+
+        Args:
+            instance_id: The problem.
+            round_index: Counts the rounds of the visit from 0.
+            legal_ratios: Ratios at which a step of the solution ends, not empty
+                (``Instance.legal_hint_ratios``).
+        """
 
     @abstractmethod
     def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
-        """See ``Controller``."""
+        """Record that ``num_correct`` of ``num_rollouts`` rollouts under ``hint_ratio`` were correct."""
 
-    def end_visit(self, instance_id: str) -> None:  # noqa: B027 - for those that carry everything over
-        """Do nothing."""
-
-    def state_dict(self) -> State:
-        """The header, which says whose state it is."""
-        return state_header(self.name, self.version)
-
-    def load_state_dict(self, state: State) -> None:
-        """Check the header.
-
-        Raises:
-            CheckpointError: The state is of another controller or version.
-        """
-        read_state(state, header=state_header(self.name, self.version), read=dict)
-
-    def _read_state(self, state: State, read: Callable[[State], Saved]) -> Saved:
-        """Return ``read(state)`` if the state has the header and the keys of this controller's own states."""
-        header = state_header(self.name, self.version)
-        return read_state(state, header=header, read=read, keys=self.state_dict())
-
-    def metrics(self) -> dict[str, float]:
-        """No metrics."""
-        return {}
-
-    def curves(self, instance_ids: Collection[str] | None = None) -> list[AccuracyCurve]:
-        """No curves."""
-        return []
+    def end_visit(self, instance_id: str) -> None:
+        """End the problem's visit."""
 
 
 def check_outcome(hint_ratio: float, num_correct: int, num_rollouts: int) -> tuple[float, int, int]:

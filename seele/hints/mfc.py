@@ -1,7 +1,6 @@
 """MFC (arXiv:2609.13997): a ratchet that only ever shortens a problem's hints."""
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from seele.hints.contract import check_number
 from seele.hints.outcomes import RememberingController
@@ -17,7 +16,7 @@ class MfcController(RememberingController):
         threshold: The ratchet falls after a round with at least this accuracy.
     """
 
-    name: ClassVar[str] = "mfc"
+    name = "mfc"
     start = (1.0,)
 
     def __init__(self, *, seed: int = 0, threshold: float = 0.5) -> None:

@@ -1,7 +1,6 @@
 """Hints that depend on a visit's earlier outcomes: TRAPO's micro-groups and ADHint's difficulty."""
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from seele.errors import ConfigError
 from seele.hints.contract import (
@@ -18,8 +17,7 @@ from seele.saved_state import read_section, read_two_counts
 class VisitController(SequentialController):
     """The base of controllers that use only a visit's counts of correct and of all rollouts."""
 
-    name: ClassVar[str]
-    aims_at_target: ClassVar[bool] = False
+    aims_at_target = False
 
     def __init__(self) -> None:
         self._visits: dict[str, tuple[int, int]] = {}
@@ -66,7 +64,7 @@ class TrapoController(VisitController):
         below: Mean reward under which each share is revealed.
     """
 
-    name: ClassVar[str] = "trapo"
+    name = "trapo"
 
     def __init__(
         self,
@@ -102,7 +100,7 @@ class AdHintController(VisitController):
         largest: The same if all of it was wrong.
     """
 
-    name: ClassVar[str] = "adhint"
+    name = "adhint"
 
     def __init__(self, *, smallest: float = 0.1, largest: float = 0.9) -> None:
         super().__init__()

@@ -11,7 +11,7 @@ legal ones. These are equally far from the end unless the longest hints of some 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from seele.hints.contract import SequentialController, check_outcome
 from seele.maths.pass_rates import moved_rate
@@ -43,10 +43,10 @@ class NextMilestoneController(SequentialController):
     equals.
     """
 
-    name: ClassVar[str] = "next_milestone"
-    tolerates_partial_rounds: ClassVar[bool] = True
-    aims_at_target: ClassVar[bool] = False
-    steers_on_milestones: ClassVar[bool] = True
+    name = "next_milestone"
+    tolerates_partial_rounds = True
+    aims_at_target = False
+    steers_on_milestones = True
 
     def __init__(self) -> None:
         self._problems: dict[str, _Counts] = {}

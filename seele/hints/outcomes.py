@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from statistics import fmean
-from typing import Any, ClassVar
+from typing import Any
 
 from seele.hints.contract import check_outcome
 from seele.hints.scheduled import ScheduledController
@@ -18,7 +18,7 @@ class RememberingController(ScheduledController):
         seed: Seeds the draws.
     """
 
-    learns_from_own_hints: ClassVar[bool] = True
+    learns_from_own_hints = True
 
     start: tuple[float, ...]
     """The numbers of a problem without outcomes."""

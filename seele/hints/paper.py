@@ -5,16 +5,16 @@ visit only a rate is carried over. Where the paper leaves a choice, a comment st
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any
 
 from seele.errors import ConfigError
-from seele.hints.contract import SequentialController, check_outcome, nearest_legal
+from seele.hints.contract import Controller, check_outcome, nearest_legal
 from seele.maths.curve_grid import RATIOS
 from seele.maths.irt import ItemCurve, invert, predict_accuracy
 from seele.maths.irt_fit import fit_one_by_one, with_margins
 from seele.maths.irt_grid_fit import fit_on_grid
-from seele.records import AccuracyCurve, HintShare, RoundRequest, State
+from seele.records import AccuracyCurve, HintShare, RoundOutcome, RoundRequest, State
 from seele.saved_state import read_count, read_ratio, read_section
 
 STORE_RATES = ("last_used", "refit")
@@ -52,7 +52,7 @@ class _Visit:
     observations: list[Observation] = field(default_factory=list)
 
 
-class PaperController(SequentialController):
+class PaperController(Controller):
     """Choose the hint ratio at which the problem's fitted curve crosses the target accuracy.
 
     Round 0 uses the rate stored by the problem's previous visit, and on its first visit the largest legal
@@ -71,9 +71,9 @@ class PaperController(SequentialController):
             many problems at once (``seele.maths.irt_grid_fit``), for simulations.
     """
 
-    name: ClassVar[str] = "paper"
+    name = "paper"
     # A round 0 that lost its hint would otherwise take the place of the stored rate.
-    learns_from_own_hints: ClassVar[bool] = True
+    learns_from_own_hints = True
 
     def __init__(
         self, *, target_accuracy: float = 0.5, store_rate: str = "refit", solver: str = "trf"
@@ -94,12 +94,12 @@ class PaperController(SequentialController):
         self._last_fits: dict[str, FittedVisit] = {}
         self._counters = {"failed_fits": 0, "fits": 0}
 
-    def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
-        """See ``Controller``. A round without earlier observations is treated like round 0."""
-        return self.next_hint_ratios([RoundRequest(instance_id, round_index, tuple(legal_ratios))])[0]
-
-    def next_hint_ratios(self, requests: Sequence[RoundRequest]) -> list[float]:
-        """See ``Controller``."""
+    def plan_rounds(
+        self, requests: Sequence[RoundRequest], *, num_rollouts: int
+    ) -> list[tuple[HintShare, ...]]:
+        """See ``Controller``. The first round of a visit has no curve to predict its accuracy. A later round
+        without earlier observations has the hint of a first one.
+        """
         for request in requests:
             if request.round_index == 0:
                 # An interrupted visit never ended; its observations belong to an older policy.
@@ -112,19 +112,12 @@ class PaperController(SequentialController):
             and self._visits[request.instance_id].observations
         }
         rates = self._refit(to_fit)
-        return [self._choose(request, rates.get(request.instance_id)) for request in requests]
-
-    def plan_rounds(
-        self, requests: Sequence[RoundRequest], *, num_rollouts: int
-    ) -> list[tuple[HintShare, ...]]:
-        """See ``Controller``. The first round of a visit has no curve to predict its accuracy."""
         plans: list[tuple[HintShare, ...]] = []
-        for (share,), request in zip(
-            super().plan_rounds(requests, num_rollouts=num_rollouts), requests, strict=True
-        ):
+        for request in requests:
+            ratio = self._choose(request, rates.get(request.instance_id))
             fit = self._last_fits.get(request.instance_id) if request.round_index else None
-            predicted = None if fit is None else float(predict_accuracy(fit.curve, share.hint_ratio))
-            plans.append((replace(share, predicted_accuracy=predicted),))
+            predicted = None if fit is None else float(predict_accuracy(fit.curve, ratio))
+            plans.append((HintShare(ratio, num_rollouts, predicted_accuracy=predicted),))
         return plans
 
     def _choose(self, request: RoundRequest, rate: float | None) -> float:
@@ -134,18 +127,15 @@ class PaperController(SequentialController):
             rate = self._stored_rates.get(request.instance_id, max(request.legal_ratios))
         return nearest_legal(rate, request.legal_ratios)
 
-    def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
+    def observe_rounds(self, outcomes: Sequence[RoundOutcome]) -> None:
         """See ``Controller``.
 
         Raises:
-            ValueError: If the ratio is outside [0, 1], ``num_rollouts`` is 0, or ``num_correct`` exceeds it.
+            ValueError: If an outcome is impossible, before anything is counted.
         """
-        observation = Observation(*check_outcome(hint_ratio, num_correct, num_rollouts))
-        self._visits.setdefault(instance_id, _Visit()).observations.append(observation)
-
-    def end_visit(self, instance_id: str) -> None:
-        """See ``Controller``."""
-        self.end_visits([instance_id])
+        checked = [check_outcome(seen.hint_ratio, seen.num_correct, seen.num_rollouts) for seen in outcomes]
+        for seen, outcome in zip(outcomes, checked, strict=True):
+            self._visits.setdefault(seen.instance_id, _Visit()).observations.append(Observation(*outcome))
 
     def end_visits(self, instance_ids: Sequence[str]) -> None:
         """Store the rates for later visits and forget the rounds. Without observations none is stored."""

@@ -7,7 +7,7 @@ It fits no curve, and in simulation it beats the paper's controller, which fits 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, ClassVar
+from typing import Any
 
 from seele.hints.contract import SequentialController, check_number, check_outcome, nearest_legal
 from seele.records import State
@@ -38,8 +38,8 @@ class RobbinsMonroController(SequentialController):
         smallest_gain: Floor under the gain.
     """
 
-    name: ClassVar[str] = "robbins_monro"
-    learns_from_own_hints: ClassVar[bool] = True
+    name = "robbins_monro"
+    learns_from_own_hints = True
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from random import Random
-from typing import Any, ClassVar
+from typing import Any
 
 from seele.hints.contract import (
     SequentialController,
@@ -41,8 +41,7 @@ class ScheduledController(SequentialController):
         seed: Seeds the draws.
     """
 
-    name: ClassVar[str]
-    aims_at_target: ClassVar[bool] = False
+    aims_at_target = False
 
     def __init__(self, *, seed: int = 0) -> None:
         self._seed = seed
@@ -118,8 +117,8 @@ class FixedHint(SequentialController):
             last step.
     """
 
-    name: ClassVar[str] = "fixed"
-    aims_at_target: ClassVar[bool] = False
+    name = "fixed"
+    aims_at_target = False
 
     def __init__(self, *, ratio: float = 0.5) -> None:
         self._ratio = check_number("ratio", ratio, at_most=1.0)
@@ -148,7 +147,7 @@ class LadderController(FixedHint):
         shares: Share of the solution for each round after the first; further rounds use the last one.
     """
 
-    name: ClassVar[str] = "ladder"
+    name = "ladder"
 
     def __init__(self, *, shares: Sequence[float] = (0.25, 0.5, 0.75)) -> None:
         super().__init__(ratio=0.0)
@@ -171,7 +170,7 @@ class EachHint(ScheduledController):
         warmup_steps: Number of training steps at the beginning without any hints.
     """
 
-    name: ClassVar[str] = "each"
+    name = "each"
 
     def __init__(self, *, warmup_steps: int = 0) -> None:
         super().__init__()
@@ -203,7 +202,7 @@ class EachHint(ScheduledController):
 class NoHint(FixedHint):
     """Reveal nothing: the problem as posed, as in GRPO."""
 
-    name: ClassVar[str] = "none"
+    name = "none"
 
     def __init__(self) -> None:
         super().__init__(ratio=0.0)

@@ -6,7 +6,6 @@ explains what a draw depends on.
 
 from collections.abc import Sequence
 from random import Random
-from typing import ClassVar
 
 from seele.errors import ConfigError
 from seele.hints.contract import check_count, check_number, nearest_legal
@@ -22,7 +21,7 @@ UFT_MODES = ("uft", "stage", "r3")
 class UniformController(ScheduledController):
     """Draw one of the legal ratios, all equally likely, in every round of every visit."""
 
-    name: ClassVar[str] = "uniform"
+    name = "uniform"
 
     def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
         """See ``Controller``."""
@@ -45,7 +44,7 @@ class PrefixRlController(ScheduledController):
         largest: Largest share of a solution.
     """
 
-    name: ClassVar[str] = "prefix_rl"
+    name = "prefix_rl"
 
     def __init__(
         self, *, seed: int = 0, prefixes: int = 3, smallest: float = 0.4, largest: float = 0.8
@@ -89,7 +88,7 @@ class UftController(ScheduledController):
         training_steps: Steps of the run; None if unknown, which counts as 500.
     """
 
-    name: ClassVar[str] = "uft"
+    name = "uft"
 
     def __init__(
         self,
@@ -164,7 +163,7 @@ class PrefixRftController(ScheduledController):
         training_steps: Steps of the run; None if unknown, which counts as 500.
     """
 
-    name: ClassVar[str] = "prefix_rft"
+    name = "prefix_rft"
 
     def __init__(
         self,
@@ -204,12 +203,14 @@ class PrefixRftController(ScheduledController):
         """See ``Controller``: first the rollouts with the prefix, then those without."""
         prefixed = max(round(self._prefixed_share * num_rollouts), 1)
         plans: list[tuple[HintShare, ...]] = []
-        for request, ratio in zip(requests, self.next_hint_ratios(requests), strict=True):
+        one_hint = super().plan_rounds(requests, num_rollouts=num_rollouts)
+        for request, (share,) in zip(requests, one_hint, strict=True):
             smallest = min(request.legal_ratios)
-            if ratio == smallest or prefixed == num_rollouts:
-                plans.append((HintShare(ratio, num_rollouts),))
+            if share.hint_ratio == smallest or prefixed == num_rollouts:
+                plans.append((share,))
             else:
-                plans.append((HintShare(ratio, prefixed), HintShare(smallest, num_rollouts - prefixed)))
+                others = HintShare(smallest, num_rollouts - prefixed)
+                plans.append((HintShare(share.hint_ratio, prefixed), others))
         return plans
 
     def smallest_prefix(self, step: int) -> float:

@@ -382,7 +382,7 @@ def test_a_fault_that_no_worker_waited_for_ends_the_step(tmp_path):
         else:
             actor.observe(problem, hint_ratio=0.5, num_correct=1, num_rollouts=4)
     with pytest.raises(
-        PluginError, match=r"own.py:5: observe, problem 'bad': RuntimeError: no \(.*own.py:11\)"
+        PluginError, match=r"own.py:5: observe_rounds, problem 'bad': RuntimeError: no \(.*own.py:11\)"
     ):
         actor.take_step()
 

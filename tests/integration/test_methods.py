@@ -15,6 +15,7 @@ import torch
 import yaml
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from helpers.controllers import end_visit, next_hint, observe
 from seele.data.storage.files import read_json_lines
 from seele.data.storage.schema import read_problems, write_problems
 from seele.hints.next_milestone import NextMilestoneController
@@ -312,10 +313,10 @@ def test_the_papers_first_hint_is_the_longest_and_the_second_follows_its_outcome
         assert group[0]["hint_steps"] == num_steps - 1
         for index in (0, 1):
             of_round = [row for row in group if row["round"] == index]
-            hint = controller.next_hint_ratio(name, round_index=index, legal_ratios=legal)
+            hint = next_hint(controller, name, round_index=index, legal_ratios=legal)
             assert [row["hint_ratio"] for row in of_round] == [hint] * 4
             right = sum(row["reward"] for row in of_round)
-            controller.observe(name, hint_ratio=hint, num_correct=int(right), num_rollouts=4)
+            observe(controller, name, hint_ratio=hint, num_correct=int(right), num_rollouts=4)
 
 
 def test_trapo_reveals_a_prefix_where_the_rounds_before_went_badly(steps):
@@ -580,11 +581,11 @@ def test_hints_end_before_steps_of_even_odds_and_last_successes_are_replayed(ste
         for name, group in groups_of(rows).items():
             generated, num_steps = [row for row in group if row["origin"] == "policy"], group[0]["num_steps"]
             legal = [shown / num_steps for shown in range(num_steps)]
-            hint = controller.next_hint_ratio(name, round_index=0, legal_ratios=legal)
+            hint = next_hint(controller, name, round_index=0, legal_ratios=legal)
             assert {row["hint_ratio"] for row in generated} == {hint}
             passed = sum(row["segments"][0][3] for row in generated)
-            controller.observe(name, hint_ratio=hint, num_correct=passed, num_rollouts=len(generated))
-            controller.end_visit(name)
+            observe(controller, name, hint_ratio=hint, num_correct=passed, num_rollouts=len(generated))
+            end_visit(controller, name)
         succeeded = defaultdict(set)
         for row in rows:
             if row["reward"]:

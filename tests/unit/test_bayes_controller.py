@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.controllers import end_visit, next_hint, next_hints, observe
 from seele.config import HintConfig, SeeleConfig
 from seele.errors import CheckpointError, ConfigError
 from seele.hints import build_controller, configured_controller
@@ -95,11 +96,15 @@ def play(controller, moves):
         generator = random.Random(seed)
         for share in plan:
             num_correct = generator.choice((0, generator.randint(0, share.num_rollouts), share.num_rollouts))
-            controller.observe(
-                name, hint_ratio=share.hint_ratio, num_correct=num_correct, num_rollouts=share.num_rollouts
+            observe(
+                controller,
+                name,
+                hint_ratio=share.hint_ratio,
+                num_correct=num_correct,
+                num_rollouts=share.num_rollouts,
             )
         if is_over:
-            controller.end_visit(name)
+            end_visit(controller, name)
     return plans
 
 
@@ -111,10 +116,10 @@ def visit(controller, instance_id, crossing, *, rounds=4, legal=FOUR_STEPS):
     """One visit of a problem whose rollouts are as accurate as they should be; the ratio of every round."""
     ratios = []
     for round_index in range(rounds):
-        ratios.append(controller.next_hint_ratio(instance_id, round_index=round_index, legal_ratios=legal))
+        ratios.append(next_hint(controller, instance_id, round_index=round_index, legal_ratios=legal))
         num_correct = round(16 * hidden_accuracy(ratios[-1], crossing))
-        controller.observe(instance_id, hint_ratio=ratios[-1], num_correct=num_correct, num_rollouts=16)
-    controller.end_visit(instance_id)
+        observe(controller, instance_id, hint_ratio=ratios[-1], num_correct=num_correct, num_rollouts=16)
+    end_visit(controller, instance_id)
     return ratios
 
 
@@ -123,18 +128,16 @@ def visit_all_with(controller, num_correct, *, instance_id="p", visits=1, legal=
     ratios = []
     for _ in range(visits):
         for round_index in range(4):
-            ratios.append(
-                controller.next_hint_ratio(instance_id, round_index=round_index, legal_ratios=legal)
+            ratios.append(next_hint(controller, instance_id, round_index=round_index, legal_ratios=legal))
+            observe(
+                controller, instance_id, hint_ratio=ratios[-1], num_correct=num_correct, num_rollouts=ROLLOUTS
             )
-            controller.observe(
-                instance_id, hint_ratio=ratios[-1], num_correct=num_correct, num_rollouts=ROLLOUTS
-            )
-        controller.end_visit(instance_id)
+        end_visit(controller, instance_id)
     return ratios
 
 
 def first_hint(controller, instance_id="unseen", legal=FOUR_STEPS):
-    return controller.next_hint_ratio(instance_id, round_index=0, legal_ratios=legal)
+    return next_hint(controller, instance_id, round_index=0, legal_ratios=legal)
 
 
 # --- any history -----------------------------------------------------------------------------------------
@@ -165,10 +168,14 @@ def test_a_visit_of_hundreds_of_equal_rounds_is_no_harm(variant, num_correct):
         (plan,) = controller.plan_rounds([RoundRequest("p", round_index, FOUR_STEPS)], num_rollouts=64)
         for share in plan:
             outcome = num_correct * share.num_rollouts // ROLLOUTS
-            controller.observe(
-                "p", hint_ratio=share.hint_ratio, num_correct=outcome, num_rollouts=share.num_rollouts
+            observe(
+                controller,
+                "p",
+                hint_ratio=share.hint_ratio,
+                num_correct=outcome,
+                num_rollouts=share.num_rollouts,
             )
-    controller.end_visit("p")
+    end_visit(controller, "p")
     assert np.isfinite(controller.predicted_accuracy("p", FOUR_STEPS)).all()
     assert np.isfinite(list(controller.metrics().values())).all()
 
@@ -204,11 +211,12 @@ def test_the_order_in_which_a_rounds_outcomes_come_leaves_no_trace(seed, data):
     together, one_by_one, otherwise = build(), build(), build()
     for controller in (together, one_by_one, otherwise):
         play(controller, moves)
-        controller.next_hint_ratios(requests)
+        next_hints(controller, requests)
     together.observe_rounds(outcomes)
     otherwise.observe_rounds(shuffled)
     for seen in shuffled[::-1]:
-        one_by_one.observe(
+        observe(
+            one_by_one,
             seen.instance_id,
             hint_ratio=seen.hint_ratio,
             num_correct=seen.num_correct,
@@ -216,7 +224,7 @@ def test_the_order_in_which_a_rounds_outcomes_come_leaves_no_trace(seed, data):
         )
     assert as_json(together) == as_json(one_by_one) == as_json(otherwise)
     following = [RoundRequest(name, 1, LEGAL[name]) for name in LEGAL]
-    ratios = [each.next_hint_ratios(following) for each in (together, one_by_one, otherwise)]
+    ratios = [next_hints(each, following) for each in (together, one_by_one, otherwise)]
     assert ratios[0] == ratios[1] == ratios[2]
 
 
@@ -227,9 +235,9 @@ def test_the_order_in_which_probes_come_changes_no_hint():
         controller = build(probes=2)
         controller.plan_rounds([RoundRequest(name, 0, legal) for name in ids], num_rollouts=ROLLOUTS)
         for index in order:
-            controller.observe(ids[index], hint_ratio=0.0, num_correct=index, num_rollouts=2)
-            controller.observe(ids[index], hint_ratio=0.5, num_correct=3, num_rollouts=6)
-        chosen.append(controller.next_hint_ratios([RoundRequest(name, 1, legal) for name in ids]))
+            observe(controller, ids[index], hint_ratio=0.0, num_correct=index, num_rollouts=2)
+            observe(controller, ids[index], hint_ratio=0.5, num_correct=3, num_rollouts=6)
+        chosen.append(next_hints(controller, [RoundRequest(name, 1, legal) for name in ids]))
         controller.end_visits(ids)
         means.append(controller.metrics()["probe_accuracy"])
     assert all(ratios == chosen[0] for ratios in chosen)
@@ -246,12 +254,10 @@ def test_many_problems_at_once_get_the_hints_that_each_would_get_alone(seed):
     for _ in range(3):
         for round_index in range(3):
             requests = [RoundRequest(name, round_index, LEGAL[name[0]]) for name in names]
-            ratios = batched.next_hint_ratios(requests)
+            ratios = next_hints(batched, requests)
             for request, ratio in zip(requests, ratios, strict=True):
                 legal = request.legal_ratios
-                alone = single.next_hint_ratio(
-                    request.instance_id, round_index=round_index, legal_ratios=legal
-                )
+                alone = next_hint(single, request.instance_id, round_index=round_index, legal_ratios=legal)
                 apart.append(abs(legal.index(alone) - legal.index(ratio)))
             assert as_json(single) == as_json(batched)
             outcomes = [
@@ -282,7 +288,7 @@ def test_a_plan_of_one_hint_is_the_next_hint_with_the_accuracy_expected_of_it():
 def test_a_visit_that_was_cut_off_is_forgotten_when_the_next_begins():
     controller, undisturbed = build(), build()
     for num_correct in (0, 0, 0):
-        controller.observe("p", hint_ratio=0.75, num_correct=num_correct, num_rollouts=8)
+        observe(controller, "p", hint_ratio=0.75, num_correct=num_correct, num_rollouts=8)
     assert visit(controller, "p", 0.3) == visit(undisturbed, "p", 0.3)
     assert as_json(controller) == as_json(undisturbed)
 
@@ -307,10 +313,10 @@ def test_an_impossible_outcome_is_refused_before_anything_is_counted():
 def test_a_visit_under_way_says_nothing_of_other_problems_until_it_ends():
     controller, legal = build(), legal_ratios(20)
     before = controller.predicted_accuracy("q", legal)
-    controller.next_hint_ratio("p", round_index=0, legal_ratios=legal)
-    controller.observe("p", hint_ratio=0.5, num_correct=0, num_rollouts=8)
+    next_hint(controller, "p", round_index=0, legal_ratios=legal)
+    observe(controller, "p", hint_ratio=0.5, num_correct=0, num_rollouts=8)
     np.testing.assert_array_equal(controller.predicted_accuracy("q", legal), before)
-    controller.end_visit("p")
+    end_visit(controller, "p")
     assert controller.predicted_accuracy("q", [0.5]) < before[legal.index(0.5)] - 1e-3
 
 
@@ -359,10 +365,10 @@ def test_an_unseen_problem_begins_where_the_others_were_found():
     for crossing in (0.1, 0.9):
         controller, legal = build(), legal_ratios(20)
         for number in range(200):
-            ratio = controller.next_hint_ratio(str(number), round_index=0, legal_ratios=legal)
+            ratio = next_hint(controller, str(number), round_index=0, legal_ratios=legal)
             num_correct = round(16 * hidden_accuracy(ratio, crossing))
-            controller.observe(str(number), hint_ratio=ratio, num_correct=num_correct, num_rollouts=16)
-            controller.end_visit(str(number))
+            observe(controller, str(number), hint_ratio=ratio, num_correct=num_correct, num_rollouts=16)
+            end_visit(controller, str(number))
         hints.append(first_hint(controller, legal=legal))
     assert hints[0] < first_hint(build(), legal=legal) < hints[1]
     assert hints == pytest.approx([0.1, 0.9], abs=0.1)
@@ -444,8 +450,8 @@ def test_probes_that_are_under_way_survive_a_restart():
     controller, restored = build(probes=2), build(probes=2)
     controller.plan_rounds([RoundRequest("p", 0, FOUR_STEPS)], num_rollouts=ROLLOUTS)
     restored.load_state_dict(through_json(controller.state_dict()))
-    restored.observe("p", hint_ratio=0.0, num_correct=1, num_rollouts=2)
-    restored.end_visit("p")
+    observe(restored, "p", hint_ratio=0.0, num_correct=1, num_rollouts=2)
+    end_visit(restored, "p")
     assert restored.metrics()["probe_accuracy"] == 0.5
 
 
@@ -454,9 +460,9 @@ def test_where_the_best_hint_is_none_all_of_the_first_rounds_rollouts_count_with
     controller = build(probes=2)
     assert [share[:2] for share in planned(controller, 0, legal=(0.0,))] == [(0.0, 2), (0.0, 6)]
     for num_correct, num_rollouts in parts:
-        controller.observe("p", hint_ratio=0.0, num_correct=num_correct, num_rollouts=num_rollouts)
-    controller.observe("p", hint_ratio=0.0, num_correct=8, num_rollouts=8)
-    controller.end_visit("p")
+        observe(controller, "p", hint_ratio=0.0, num_correct=num_correct, num_rollouts=num_rollouts)
+    observe(controller, "p", hint_ratio=0.0, num_correct=8, num_rollouts=8)
+    end_visit(controller, "p")
     assert controller.metrics()["probe_accuracy"] == 3 / 8
 
 
@@ -464,10 +470,10 @@ def test_probes_tell_about_the_curve():
     measured, unmeasured = build(probes=4), build()
     for controller in (measured, unmeasured):
         controller.plan_rounds([RoundRequest("p", 0, FOUR_STEPS)], num_rollouts=ROLLOUTS)
-    measured.observe("p", hint_ratio=0.0, num_correct=4, num_rollouts=4)
+    observe(measured, "p", hint_ratio=0.0, num_correct=4, num_rollouts=4)
     assert measured.predicted_accuracy("p", [0.0]) > unmeasured.predicted_accuracy("p", [0.0]) + 0.1
     for controller in (measured, unmeasured):
-        controller.end_visit("p")
+        end_visit(controller, "p")
     assert measured.metrics()["probe_accuracy"] == 1.0
     assert "probe_accuracy" not in unmeasured.metrics()
 
@@ -507,8 +513,8 @@ def probe(controller, num_visits, *, num_correct):
     for number in range(num_visits):
         name = f"{num_correct}/{number}"
         controller.plan_rounds([RoundRequest(name, 0, FOUR_STEPS)], num_rollouts=4)
-        controller.observe(name, hint_ratio=0.0, num_correct=num_correct, num_rollouts=4)
-        controller.end_visit(name)
+        observe(controller, name, hint_ratio=0.0, num_correct=num_correct, num_rollouts=4)
+        end_visit(controller, name)
 
 
 def test_hints_end_for_good_once_enough_probes_are_accurate_enough():
@@ -536,22 +542,22 @@ def test_old_probes_lose_their_weight():
     assert controller.metrics()["probe_accuracy"] == pytest.approx(1.0 - (255 / 256) ** 307)
     assert controller.metrics()["hint_cap"] == 1.0
     controller.plan_rounds([RoundRequest("last", 0, FOUR_STEPS)], num_rollouts=4)
-    controller.observe("last", hint_ratio=0.0, num_correct=4, num_rollouts=4)
+    observe(controller, "last", hint_ratio=0.0, num_correct=4, num_rollouts=4)
     assert controller.metrics()["hint_cap"] == 1.0, "not before the visit ends: others may be in progress"
     restored = build(probes=4, withdraw_at=0.7)
     restored.load_state_dict(through_json(controller.state_dict()))
     for each in (controller, restored):
-        each.end_visit("last")
+        end_visit(each, "last")
         assert each.metrics()["hint_cap"] == 0.0
 
 
 def test_rollouts_without_hint_that_are_no_probes_do_not_count_as_such():
     controller = build(probes=2, withdraw_at=0.5)
     controller.plan_rounds([RoundRequest("p", 0, FOUR_STEPS)], num_rollouts=ROLLOUTS)
-    controller.observe("p", hint_ratio=0.0, num_correct=1, num_rollouts=2)
+    observe(controller, "p", hint_ratio=0.0, num_correct=1, num_rollouts=2)
     for _ in range(PROBE_MEMORY):
-        controller.observe("p", hint_ratio=0.0, num_correct=8, num_rollouts=8)
-    controller.end_visit("p")
+        observe(controller, "p", hint_ratio=0.0, num_correct=8, num_rollouts=8)
+    end_visit(controller, "p")
     assert controller.metrics()["probe_accuracy"] == 0.5
     assert controller.metrics()["hint_cap"] == 1.0
 
@@ -660,12 +666,12 @@ def test_a_damaged_state_is_refused_and_changes_nothing(place, value, message):
     visit(controller, "p", 0.4)
     controller.begin_step(3)
     controller.plan_rounds([RoundRequest("q", 0, FOUR_STEPS)], num_rollouts=8)
-    controller.observe("q", hint_ratio=0.5, num_correct=2, num_rollouts=6)
+    observe(controller, "q", hint_ratio=0.5, num_correct=2, num_rollouts=6)
     before = as_json(controller)
     with pytest.raises(CheckpointError, match=message):
         controller.load_state_dict(damaged(controller.state_dict(), place, value))
     assert as_json(controller) == before
-    assert controller.next_hint_ratio("q", round_index=1, legal_ratios=FOUR_STEPS) in FOUR_STEPS
+    assert next_hint(controller, "q", round_index=1, legal_ratios=FOUR_STEPS) in FOUR_STEPS
 
 
 def test_equal_states_are_equal_json_whatever_the_order_of_problems():
@@ -673,7 +679,7 @@ def test_equal_states_are_equal_json_whatever_the_order_of_problems():
     for names in (["p", "q"], ["q", "p"]):
         controller = build()
         for name in names:
-            controller.observe(name, hint_ratio=0.5, num_correct=3, num_rollouts=8)
+            observe(controller, name, hint_ratio=0.5, num_correct=3, num_rollouts=8)
         controller.end_visits(names)
         states.append(as_json(controller))
     assert states[0] == states[1]
@@ -688,8 +694,8 @@ def test_a_state_without_one_of_its_sections_is_refused():
 def test_numpy_numbers_are_saved_as_plain_ones():
     controller = build()
     controller.begin_step(np.int64(3))
-    ratio = controller.next_hint_ratio("p", round_index=0, legal_ratios=np.array(FOUR_STEPS))
-    controller.observe("p", hint_ratio=ratio, num_correct=np.int64(3), num_rollouts=np.int64(8))
+    ratio = next_hint(controller, "p", round_index=0, legal_ratios=np.array(FOUR_STEPS))
+    observe(controller, "p", hint_ratio=ratio, num_correct=np.int64(3), num_rollouts=np.int64(8))
     assert through_json(controller.state_dict()) == controller.state_dict()
 
 
@@ -698,7 +704,7 @@ def test_a_hundred_thousand_problems_fit_into_sixty_megabytes():
     ids = [f"gsm8k/train/{number:05d}" for number in range(20_000)]
     for first in range(0, len(ids), 2000):
         batch = ids[first : first + 2000]
-        ratios = controller.next_hint_ratios([RoundRequest(name, 0, FOUR_STEPS) for name in batch])
+        ratios = next_hints(controller, [RoundRequest(name, 0, FOUR_STEPS) for name in batch])
         correct = generator.integers(0, 9, len(batch)).tolist()
         controller.observe_rounds(
             [RoundOutcome(*seen, 8) for seen in zip(batch, ratios, correct, strict=True)]
@@ -715,12 +721,12 @@ def test_a_hundred_thousand_problems_fit_into_sixty_megabytes():
 
 def test_no_problems_at_all_are_no_error():
     controller = build()
-    controller.next_hint_ratio("p", round_index=0, legal_ratios=(0.0, 0.5))
-    controller.observe("p", hint_ratio=0.5, num_correct=1, num_rollouts=ROLLOUTS)
+    next_hint(controller, "p", round_index=0, legal_ratios=(0.0, 0.5))
+    observe(controller, "p", hint_ratio=0.5, num_correct=1, num_rollouts=ROLLOUTS)
     before = as_json(controller)
     controller.observe_rounds([])
     controller.end_visits([])
-    assert controller.next_hint_ratios([]) == []
+    assert next_hints(controller, []) == []
     assert as_json(controller) == before
 
 
@@ -740,7 +746,7 @@ def test_rounds_end_early_once_the_curve_is_known_well_enough():
         assert settling(controller, round_index=0) == ROLLOUTS
         for _ in range(40):
             for ratio, correct in zip(FOUR_STEPS, (0, 1, 4, 8), strict=True):
-                controller.observe("p", hint_ratio=ratio, num_correct=correct, num_rollouts=8)
+                observe(controller, "p", hint_ratio=ratio, num_correct=correct, num_rollouts=8)
     assert settling(patient) == ROLLOUTS
     assert settling(settled) == 24
     # Whoever cannot lengthen a round does not ask for it.

@@ -24,6 +24,7 @@ import pytest
 import uvicorn
 import yaml
 
+from helpers.controllers import end_visit, observe
 from seele.cli.view import view_command
 from seele.data.storage.schema import read_solutions, write_problems
 from seele.errors import CheckpointError, ConfigError
@@ -264,8 +265,8 @@ def test_probes_stand_apart_from_a_round_without_hint(tmp_path):
 
 def test_a_run_opens_without_reading_what_grows_and_curves_need_the_controller_alone(run, monkeypatch):
     controller = build_controller("bayes", rounds=2, rollouts_per_round=2, seed=0)
-    controller.observe("easy", hint_ratio=0.5, num_correct=1, num_rollouts=2)
-    controller.end_visit("easy")
+    observe(controller, "easy", hint_ratio=0.5, num_correct=1, num_rollouts=2)
+    end_visit(controller, "easy")
     state = run / "global_step_4/seele/controller.json"
     state.parent.mkdir(parents=True)
     for name in ("read_metrics", "_read_rollouts"):

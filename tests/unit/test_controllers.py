@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.controllers import end_visit, next_hint, observe
 from seele.errors import CheckpointError, ConfigError
 from seele.hints import CONTROLLERS, build_controller
 from seele.hints.contract import nearest_legal
@@ -29,11 +30,11 @@ def legal_ratios(num_steps):
 def test_parts_are_there_after_import_seele():
     code = """
 import seele
-print(seele.hints.build_controller("bayes", rounds=4, rollouts_per_round=8, seed=0).next_hint_ratio)
+print(seele.hints.build_controller("bayes", rounds=4, rollouts_per_round=8, seed=0).plan_rounds)
 seele.hint
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "next_hint_ratio of <seele.hints.bayes.BayesController" in done.stdout
+    assert "plan_rounds of <seele.hints.bayes.BayesController" in done.stdout
     assert "AttributeError: module 'seele' has no attribute 'hint'" in done.stderr
 
 
@@ -41,9 +42,9 @@ def visit(controller, outcomes, *, instance_id="p", legal=FOUR_STEPS):
     """One whole visit; returns the hint ratio of every round."""
     ratios = []
     for round_index, num_correct in enumerate(outcomes):
-        ratios.append(controller.next_hint_ratio(instance_id, round_index=round_index, legal_ratios=legal))
-        controller.observe(instance_id, hint_ratio=ratios[-1], num_correct=num_correct, num_rollouts=8)
-    controller.end_visit(instance_id)
+        ratios.append(next_hint(controller, instance_id, round_index=round_index, legal_ratios=legal))
+        observe(controller, instance_id, hint_ratio=ratios[-1], num_correct=num_correct, num_rollouts=8)
+    end_visit(controller, instance_id)
     return ratios
 
 
@@ -79,13 +80,13 @@ def test_restart_is_no_restart(name, data):
 
     def advance(controllers, instance_id, num_correct):
         ratios = [
-            c.next_hint_ratio(instance_id, round_index=round_of[instance_id], legal_ratios=legal[instance_id])
+            next_hint(c, instance_id, round_index=round_of[instance_id], legal_ratios=legal[instance_id])
             for c in controllers
         ]
         for controller, ratio in zip(controllers, ratios, strict=True):
-            controller.observe(instance_id, hint_ratio=ratio, num_correct=num_correct, num_rollouts=8)
+            observe(controller, instance_id, hint_ratio=ratio, num_correct=num_correct, num_rollouts=8)
             if round_of[instance_id] == 2:
-                controller.end_visit(instance_id)
+                end_visit(controller, instance_id)
         round_of[instance_id] = (round_of[instance_id] + 1) % 3
         return ratios
 
@@ -111,11 +112,11 @@ def test_how_visits_interleave_does_not_matter(name, outcomes):
     seen = {i: [] for i in ids}
     for round_index in range(3):
         for n, i in reversed(list(enumerate(ids))):
-            ratio = interleaved.next_hint_ratio(i, round_index=round_index, legal_ratios=FOUR_STEPS)
-            interleaved.observe(i, hint_ratio=ratio, num_correct=outcomes[n][round_index], num_rollouts=8)
+            ratio = next_hint(interleaved, i, round_index=round_index, legal_ratios=FOUR_STEPS)
+            observe(interleaved, i, hint_ratio=ratio, num_correct=outcomes[n][round_index], num_rollouts=8)
             seen[i].append(ratio)
     for i in reversed(ids):
-        interleaved.end_visit(i)
+        end_visit(interleaved, i)
     assert seen == expected
     assert json.dumps(interleaved.state_dict()) == json.dumps(one_by_one.state_dict())
 
@@ -123,12 +124,14 @@ def test_how_visits_interleave_does_not_matter(name, outcomes):
 @pytest.mark.parametrize("name", sorted(CONTROLLERS))
 def test_no_controller_takes_an_outcome_that_cannot_be(name):
     controller = build(name)
-    ratio = controller.next_hint_ratio("p", round_index=0, legal_ratios=FOUR_STEPS)
+    ratio = next_hint(controller, "p", round_index=0, legal_ratios=FOUR_STEPS)
     before = json.dumps(controller.state_dict())
     for outcome in ((ratio, 9, 8), (ratio, -1, 8), (ratio, 0, 0), (float("nan"), 1, 8), (1.5, 1, 8)):
         with pytest.raises(ValueError, match="an outcome needs hint_ratio in"):
-            controller.observe(
-                "p", **dict(zip(("hint_ratio", "num_correct", "num_rollouts"), outcome, strict=True))
+            observe(
+                controller,
+                "p",
+                **dict(zip(("hint_ratio", "num_correct", "num_rollouts"), outcome, strict=True)),
             )
     with pytest.raises(CheckpointError, match="expected a mapping, got NoneType"):
         controller.load_state_dict(None)
@@ -237,7 +240,7 @@ def test_hand_worked_visit():
     controller = build()
     assert visit(controller, [8, 8, 0, 4]) == [0.75, 0.5, 0.25, 0.25]
     assert controller.state_dict()["stored_rates"]["p"] == pytest.approx(0.275, abs=0.005)
-    assert controller.next_hint_ratio("p", round_index=0, legal_ratios=FOUR_STEPS) == 0.25
+    assert next_hint(controller, "p", round_index=0, legal_ratios=FOUR_STEPS) == 0.25
 
 
 def test_a_problem_never_solved_keeps_the_largest_hint():
@@ -266,12 +269,12 @@ def test_the_accuracy_comes_to_the_target_on_curves_with_many_steps():
         midpoint, instance_id = generator.uniform(0.15, 0.9), str(number)
         for _ in range(2):
             for round_index in range(4):
-                ratio = controller.next_hint_ratio(instance_id, round_index=round_index, legal_ratios=legal)
+                ratio = next_hint(controller, instance_id, round_index=round_index, legal_ratios=legal)
                 accuracy = 1.0 / (1.0 + np.exp(-15.0 * (ratio - midpoint)))
                 num_correct = generator.binomial(8, accuracy)
-                controller.observe(instance_id, hint_ratio=ratio, num_correct=num_correct, num_rollouts=8)
+                observe(controller, instance_id, hint_ratio=ratio, num_correct=num_correct, num_rollouts=8)
             last_rounds.append(accuracy)
-            controller.end_visit(instance_id)
+            end_visit(controller, instance_id)
     assert np.mean(last_rounds) == pytest.approx(0.5, abs=0.07)
 
 
@@ -287,16 +290,16 @@ def test_only_the_rounds_of_this_visit_count():
     visit(seasoned, [0, 8, 0, 8])
     visit(seasoned, [8, 0, 8, 0])
     for controller in (fresh, seasoned):
-        controller.observe("p", hint_ratio=0.5, num_correct=8, num_rollouts=8)
-    assert fresh.next_hint_ratio("p", round_index=1, legal_ratios=FOUR_STEPS) == seasoned.next_hint_ratio(
-        "p", round_index=1, legal_ratios=FOUR_STEPS
+        observe(controller, "p", hint_ratio=0.5, num_correct=8, num_rollouts=8)
+    assert next_hint(fresh, "p", round_index=1, legal_ratios=FOUR_STEPS) == next_hint(
+        seasoned, "p", round_index=1, legal_ratios=FOUR_STEPS
     )
 
 
 def test_a_visit_that_was_cut_off_is_forgotten_when_the_next_begins():
     controller, undisturbed = build(), build()
-    controller.next_hint_ratio("p", round_index=0, legal_ratios=FOUR_STEPS)
-    controller.observe("p", hint_ratio=0.75, num_correct=0, num_rollouts=8)
+    next_hint(controller, "p", round_index=0, legal_ratios=FOUR_STEPS)
+    observe(controller, "p", hint_ratio=0.75, num_correct=0, num_rollouts=8)
     assert visit(controller, [8, 8, 0, 4]) == visit(undisturbed, [8, 8, 0, 4])
 
 
@@ -322,10 +325,10 @@ def test_a_visit_without_observations_leaves_what_was_stored():
     controller = build()
     visit(controller, [8, 4, 4, 4])
     before = controller.state_dict()
-    controller.next_hint_ratio("p", round_index=0, legal_ratios=FOUR_STEPS)
-    assert controller.next_hint_ratio("p", round_index=1, legal_ratios=FOUR_STEPS) == 0.5
-    controller.end_visit("p")
-    controller.end_visit("never begun")
+    next_hint(controller, "p", round_index=0, legal_ratios=FOUR_STEPS)
+    assert next_hint(controller, "p", round_index=1, legal_ratios=FOUR_STEPS) == 0.5
+    end_visit(controller, "p")
+    end_visit(controller, "never begun")
     assert controller.state_dict() == before
 
 
@@ -352,8 +355,8 @@ def test_the_last_fit_holds_the_curve_and_the_rounds_it_was_fitted_to():
 
 def test_numpy_numbers_are_saved_as_plain_ones():
     controller = build()
-    controller.observe("p", hint_ratio=np.float64(0.5), num_correct=np.int64(3), num_rollouts=np.int64(8))
-    controller.end_visit("p")
+    observe(controller, "p", hint_ratio=np.float64(0.5), num_correct=np.int64(3), num_rollouts=np.int64(8))
+    end_visit(controller, "p")
     assert json.loads(json.dumps(controller.state_dict()))["last_fits"]["p"]["observations"] == [[0.5, 3, 8]]
 
 
@@ -362,7 +365,7 @@ def test_numpy_numbers_are_saved_as_plain_ones():
 )
 def test_an_impossible_observation_is_refused(hint_ratio, num_correct, num_rollouts):
     with pytest.raises(ValueError, match=r"num_correct in 0\.\.num_rollouts"):
-        build().observe("p", hint_ratio=hint_ratio, num_correct=num_correct, num_rollouts=num_rollouts)
+        observe(build(), "p", hint_ratio=hint_ratio, num_correct=num_correct, num_rollouts=num_rollouts)
 
 
 # --- damaged and foreign states --------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.controllers import end_visit, next_hint, observe
 from seele.config import CreditConfig
 from seele.errors import CheckpointError, ConfigError, PluginError
 from seele.hints.bayes import BayesController
@@ -442,12 +443,12 @@ def test_spread_hints_leave_no_room_for_probes():
 LEGAL = (0.0, 0.25, 0.5, 0.75)
 
 
-def next_hint(controller, outcomes, *, name="p", legal=LEGAL):
+def hint_after(controller, outcomes, *, name="p", legal=LEGAL):
     """The hint of the round after those of a visit with so many of four rollouts that passed, by hint."""
-    controller.next_hint_ratio(name, round_index=0, legal_ratios=legal)
+    next_hint(controller, name, round_index=0, legal_ratios=legal)
     for ratio, passed in outcomes.items():
-        controller.observe(name, hint_ratio=ratio, num_correct=passed, num_rollouts=4)
-    return controller.next_hint_ratio(name, round_index=1, legal_ratios=legal)
+        observe(controller, name, hint_ratio=ratio, num_correct=passed, num_rollouts=4)
+    return next_hint(controller, name, round_index=1, legal_ratios=legal)
 
 
 @pytest.mark.parametrize(
@@ -461,27 +462,27 @@ def next_hint(controller, outcomes, *, name="p", legal=LEGAL):
     ],
 )
 def test_the_hint_is_the_one_whose_next_step_is_least_certain(outcomes, ratio):
-    assert next_hint(NextMilestoneController(), outcomes) == ratio
+    assert hint_after(NextMilestoneController(), outcomes) == ratio
 
 
 def test_a_problem_begins_with_what_others_taught_about_steps_as_far_from_the_end():
     controller = NextMilestoneController()
     for visit_index in range(9):
-        next_hint(controller, {0.0: 0, 0.25: 2}, name=f"other-{visit_index}")
-        controller.end_visit(f"other-{visit_index}")
-    assert next_hint(controller, {}, name="same step") == 0.0
+        hint_after(controller, {0.0: 0, 0.25: 2}, name=f"other-{visit_index}")
+        end_visit(controller, f"other-{visit_index}")
+    assert hint_after(controller, {}, name="same step") == 0.0
     controller.begin_step(2)
     # Its first hint leaves three longer ones, as the others' did; the second legal one leaves two.
-    assert next_hint(controller, {}, name="next step") == 0.25
-    assert next_hint(controller, {}, name="shorter", legal=(0.0, 0.3, 0.6)) == 0.0
+    assert hint_after(controller, {}, name="next step") == 0.25
+    assert hint_after(controller, {}, name="shorter", legal=(0.0, 0.3, 0.6)) == 0.0
 
 
 def test_an_old_visit_counts_for_less_than_a_new_one():
     controller = NextMilestoneController()
-    next_hint(controller, {0.0: 0})
-    controller.end_visit("p")
-    assert next_hint(controller, {0.0: 4}) == 0.0, "2.8 failed and 4 passed: about half"
-    next_hint(controller, {0.0: 4})
-    controller.end_visit("p")
+    hint_after(controller, {0.0: 0})
+    end_visit(controller, "p")
+    assert hint_after(controller, {0.0: 4}) == 0.0, "2.8 failed and 4 passed: about half"
+    hint_after(controller, {0.0: 4})
+    end_visit(controller, "p")
     (passed, failed) = controller.state_dict()["problems"]["p"]["3"]
     assert (passed, failed) == pytest.approx((4.0, 2.8))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.controllers import next_hint, observe
 from seele.cli import engines
 from seele.cli.main import main
 from seele.config import HintConfig, SeeleConfig
@@ -174,13 +175,13 @@ def test_the_controller_climbs_after_failures_and_passes_every_check(copied):
     controller, legal = build_controller(name, rounds=4, rollouts_per_round=8), (0.0, 0.2, 0.4, 0.6, 0.8)
     ratios = []
     for round_index, num_correct in enumerate((0, 0, 8, 8, 8, 8)):
-        ratio = controller.next_hint_ratio("a", round_index=round_index, legal_ratios=legal)
-        controller.observe("a", hint_ratio=ratio, num_correct=num_correct, num_rollouts=8)
+        ratio = next_hint(controller, "a", round_index=round_index, legal_ratios=legal)
+        observe(controller, "a", hint_ratio=ratio, num_correct=num_correct, num_rollouts=8)
         ratios.append(ratio)
     assert ratios == [0.4, 0.6, 0.8, 0.6, 0.4, 0.2]
     again = build_controller(name, rounds=4, rollouts_per_round=8)
     again.load_state_dict(controller.state_dict())
-    assert again.next_hint_ratio("a", round_index=0, legal_ratios=legal) == 0.0
+    assert next_hint(again, "a", round_index=0, legal_ratios=legal) == 0.0
 
 
 def test_the_datas_commands_make_problems_with_hints_and_a_benchmark_of_others(copied, capsys):

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from helpers.controllers import end_visit, observe
 from seele.config import (
     AdvantageConfig,
     CreditConfig,
@@ -49,15 +50,15 @@ def plan(controller, round_index, *, left=8, size=4, problem="p"):
 def test_hints_follow_a_failed_first_round(num_correct, failing_accuracy, second):
     controller = build(rounds=4, when="after_failure", failing_accuracy=failing_accuracy)
     assert plan(controller, 0, left=16) == (HintShare(0.0, 4),)
-    controller.observe("p", hint_ratio=0.0, num_correct=num_correct, num_rollouts=4)
+    observe(controller, "p", hint_ratio=0.0, num_correct=num_correct, num_rollouts=4)
     assert plan(controller, 1, left=12) == second
     failed = second[0].hint_ratio > 0
     assert controller.metrics()["failed_share"] == failed
     if failed:
         # What hinted rounds bring changes nothing any more.
-        controller.observe("p", hint_ratio=0.5, num_correct=4, num_rollouts=4)
+        observe(controller, "p", hint_ratio=0.5, num_correct=4, num_rollouts=4)
         assert plan(controller, 2, left=8) == (HintShare(0.5, 4),)
-    controller.end_visit("p")
+    end_visit(controller, "p")
     assert plan(controller, 0, left=16) == (HintShare(0.0, 4),)
 
 
@@ -65,10 +66,10 @@ def test_the_inner_controller_hears_of_rounds_without_hint():
     controller = build("bayes", when="after_failure")
     for _ in range(3):
         plan(controller, 0)
-        controller.observe("p", hint_ratio=0.0, num_correct=0, num_rollouts=4)
+        observe(controller, "p", hint_ratio=0.0, num_correct=0, num_rollouts=4)
         (share,) = plan(controller, 1, left=4)
-        controller.observe("p", hint_ratio=share.hint_ratio, num_correct=2, num_rollouts=4)
-        controller.end_visit("p")
+        observe(controller, "p", hint_ratio=share.hint_ratio, num_correct=2, num_rollouts=4)
+        end_visit(controller, "p")
     assert share.hint_ratio > 0 and len(controller.curves()) == 1
 
 
@@ -85,8 +86,8 @@ def test_rollouts_that_lose_their_hint_have_the_accuracy_that_was_predicted_with
         ]
         assert (unhinted[0].predicted_accuracy > 0.5) == (num_correct == 0)
         for _ in range(3):
-            controller.observe("p", hint_ratio=0.0, num_correct=num_correct, num_rollouts=4)
-        controller.end_visit("p")
+            observe(controller, "p", hint_ratio=0.0, num_correct=num_correct, num_rollouts=4)
+        end_visit(controller, "p")
 
 
 @pytest.mark.parametrize("conditions", [{"when": "after_failure"}, {"dropout": 0.5}])
@@ -108,10 +109,14 @@ def test_controllers_that_learn_from_their_own_hints_do_not_hear_of_others(name,
         controller.begin_step(step)
         for round_index in range(2):
             for share in plan(controller, round_index, left=4):
-                controller.observe(
-                    "p", hint_ratio=share.hint_ratio, num_correct=0, num_rollouts=share.num_rollouts
+                observe(
+                    controller,
+                    "p",
+                    hint_ratio=share.hint_ratio,
+                    num_correct=0,
+                    num_rollouts=share.num_rollouts,
                 )
-        controller.end_visit("p")
+        end_visit(controller, "p")
     assert set(heard) <= set(chosen) and any(heard)
     assert heard.count(0.0) <= chosen.count(0.0)
     assert controller.state_dict()["imposed"] == {}
@@ -124,8 +129,8 @@ def test_the_papers_first_hint_of_a_visit_has_the_stored_rate():
             (share,) = plan(controller, round_index, left=4)
             hints.append(share.hint_ratio)
             num_correct = 4 * (share.hint_ratio > 0)
-            controller.observe("p", hint_ratio=share.hint_ratio, num_correct=num_correct, num_rollouts=4)
-        controller.end_visit("p")
+            observe(controller, "p", hint_ratio=share.hint_ratio, num_correct=num_correct, num_rollouts=4)
+        end_visit(controller, "p")
     assert hints == [0.0, 0.75, 0.0, 0.5, 0.0, 0.25]
 
 
@@ -136,8 +141,8 @@ def test_what_the_paper_stores_does_not_depend_on_which_part_of_a_round_is_grade
         controller = with_conditions(inner, dropout=0.5)
         shares = plan(controller, 0)
         for share in shares[::order]:
-            controller.observe("p", hint_ratio=share.hint_ratio, num_correct=0, num_rollouts=2)
-        controller.end_visit("p")
+            observe(controller, "p", hint_ratio=share.hint_ratio, num_correct=0, num_rollouts=2)
+        end_visit(controller, "p")
         states.append(controller.state_dict())
     assert len(shares) == 2 and states[0] == states[1]
 
@@ -151,8 +156,8 @@ def test_luck_without_the_dropped_hint_does_not_end_mfcs_hints():
         for share in shares:
             size = share.num_rollouts
             lucky = len(shares) == 2 and share.hint_ratio == 0.0
-            controller.observe("p", hint_ratio=share.hint_ratio, num_correct=size * lucky, num_rollouts=size)
-        controller.end_visit("p")
+            observe(controller, "p", hint_ratio=share.hint_ratio, num_correct=size * lucky, num_rollouts=size)
+        end_visit(controller, "p")
     assert dropped and controller.state_dict()["inner"]["memory"]["p"] == [1.0]
 
 
@@ -179,7 +184,8 @@ def test_a_restored_controller_goes_on_as_the_saved_one(name, conditions):
     saved.begin_step(7)
     for problem, right in (("p", 0), ("q", 3)):
         for share in plan(saved, 0, left=12, problem=problem):
-            saved.observe(
+            observe(
+                saved,
                 problem,
                 hint_ratio=share.hint_ratio,
                 num_correct=min(right, share.num_rollouts),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.controllers import next_hint, observe
 from helpers.real_data import SHARED, needs_shared
 from seele.config import HintConfig
 from seele.data.steps.hint_units import check_unit, for_hints, split_tokens
@@ -169,11 +170,11 @@ def test_every_controller_keeps_to_the_hints_that_are_left(name):
     needed = {"ratio": 0.9} if name == "fixed" else {}
     controller = build_controller(name, rounds=3, rollouts_per_round=4, seed=0, **needed)
     for round_index in range(3):
-        ratio = controller.next_hint_ratio(
-            "toy/1", round_index=round_index, legal_ratios=bounded.legal_hint_ratios
+        ratio = next_hint(
+            controller, "toy/1", round_index=round_index, legal_ratios=bounded.legal_hint_ratios
         )
         assert ratio in bounded.legal_hint_ratios
-        controller.observe("toy/1", hint_ratio=ratio, num_correct=0, num_rollouts=4)
+        observe(controller, "toy/1", hint_ratio=ratio, num_correct=0, num_rollouts=4)
 
 
 def test_unknown_units_and_rules_are_refused():

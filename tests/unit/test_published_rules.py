@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from helpers.controllers import end_visit, next_hint, observe
 from seele.errors import ConfigError
 from seele.hints import build_controller
 from seele.records import RoundRequest
@@ -17,11 +18,11 @@ def build(name, *, rounds=1, training_steps=None, **settings):
 
 
 def ratio(controller, round_index=0, *, problem="p"):
-    return controller.next_hint_ratio(problem, round_index=round_index, legal_ratios=LEGAL)
+    return next_hint(controller, problem, round_index=round_index, legal_ratios=LEGAL)
 
 
-def observe(controller, hint_ratio, right, *, of=8, problem="p"):
-    controller.observe(problem, hint_ratio=hint_ratio, num_correct=right, num_rollouts=of)
+def see(controller, hint_ratio, right, *, of=8, problem="p"):
+    observe(controller, problem, hint_ratio=hint_ratio, num_correct=right, num_rollouts=of)
 
 
 def drawn(controller, times=200):
@@ -29,38 +30,38 @@ def drawn(controller, times=200):
     ratios = []
     for _ in range(times):
         ratios.append(ratio(controller))
-        controller.end_visit("p")
+        end_visit(controller, "p")
     return sorted(set(ratios))
 
 
 def test_adaback_halves_its_interval_at_random():
     controller = build("adaback", threshold=0.5)
     assert drawn(controller) == [*LEGAL]
-    observe(controller, 0.6, 4)  # half is a success: [0, 0.6]
+    see(controller, 0.6, 4)  # half is a success: [0, 0.6]
     assert drawn(controller) == [0.0, 0.2, 0.4, 0.6]
-    observe(controller, 0.2, 3)  # a failure: [0.2, 0.6]
+    see(controller, 0.2, 3)  # a failure: [0.2, 0.6]
     assert drawn(controller) == [0.2, 0.4, 0.6]
-    observe(controller, 0.4, 8)  # a success opens the interval downwards again: [0, 0.4]
+    see(controller, 0.4, 8)  # a success opens the interval downwards again: [0, 0.4]
     assert drawn(controller) == [0.0, 0.2, 0.4]
-    observe(controller, 0.4, 0)  # the high end never grows: [0.4, 0.4]
+    see(controller, 0.4, 0)  # the high end never grows: [0.4, 0.4]
     assert drawn(controller) == [0.4]
-    observe(controller, 0.4, 0)
+    see(controller, 0.4, 0)
     assert drawn(controller) == [0.4]
 
 
 def test_adaback_takes_the_next_longer_hint_where_a_new_solution_has_none_in_the_interval():
     controller = build("adaback")
-    observe(controller, 0.2, 8)
-    observe(controller, 0.2, 0)  # [0.2, 0.2]
+    see(controller, 0.2, 8)
+    see(controller, 0.2, 0)  # [0.2, 0.2]
     for legal, ratio in (((0.0, 0.5, 0.75), 0.5), ((0.0, 0.1), 0.1)):
-        assert controller.next_hint_ratio("p", round_index=0, legal_ratios=legal) == ratio
+        assert next_hint(controller, "p", round_index=0, legal_ratios=legal) == ratio
 
 
 def test_adabacks_new_problems_begin_where_the_others_fail():
     controller = build("adaback")
     controller.begin_step(1)
-    observe(controller, 0.8, 0)  # low end 0.8
-    observe(controller, 0.6, 8, problem="q")  # low end 0
+    see(controller, 0.8, 0)  # low end 0.8
+    see(controller, 0.6, 8, problem="q")  # low end 0
     assert controller.remembered("new") == (0.0, 0.9)
     saved = json.loads(json.dumps(controller.state_dict()))
     again = build("adaback")
@@ -68,12 +69,12 @@ def test_adabacks_new_problems_begin_where_the_others_fail():
     for each in (controller, again):
         each.begin_step(2)  # 0.2 x the mean of 0.8 and 0
         assert each.remembered("new") == (pytest.approx(0.08), 0.9)
-        observe(each, 0.8, 0, problem="q")
+        see(each, 0.8, 0, problem="q")
         each.begin_step(3)  # 0.8 x 0.08 + 0.2 x 0.8
         assert each.remembered("new") == (pytest.approx(0.224), 0.9)
         each.begin_step(4)  # nothing was visited
         assert each.remembered("new") == (pytest.approx(0.224), 0.9)
-        ratios = {each.next_hint_ratio("new", round_index=number, legal_ratios=LEGAL) for number in range(50)}
+        ratios = {next_hint(each, "new", round_index=number, legal_ratios=LEGAL) for number in range(50)}
         assert ratios == {0.4, 0.6, 0.8}
         assert each.remembered("p") == (0.8, 0.9)
     assert controller.state_dict() == again.state_dict()
@@ -82,14 +83,14 @@ def test_adabacks_new_problems_begin_where_the_others_fail():
 def test_the_ratchet_of_mfc_only_falls():
     controller = build("mfc")
     assert drawn(controller) == [*LEGAL]
-    observe(controller, 0.6, 3)  # below one half
+    see(controller, 0.6, 3)  # below one half
     assert drawn(controller) == [*LEGAL]
-    observe(controller, 0.6, 4)
+    see(controller, 0.6, 4)
     assert drawn(controller) == [0.0, 0.2, 0.4, 0.6]
-    observe(controller, 0.2, 8)
+    see(controller, 0.2, 8)
     assert drawn(controller) == [0.0, 0.2]
     for _ in range(3):
-        observe(controller, 0.2, 0)
+        see(controller, 0.2, 0)
     assert drawn(controller) == [0.0, 0.2]
     assert controller.metrics()["mean_rate"] == 0.2
 
@@ -98,7 +99,7 @@ def test_adaprefix_moves_every_ten_steps_and_withdraws_late():
     controller = build("adaprefix", training_steps=100, begin=0.4, gain=0.5, smoothing=0.5)
     controller.begin_step(1)
     assert ratio(controller) == 0.4
-    observe(controller, 0.4, 8)  # s = (0.5 + 1) / 2
+    see(controller, 0.4, 8)  # s = (0.5 + 1) / 2
     controller.begin_step(9)
     assert ratio(controller) == 0.4
     controller.begin_step(10)  # x = 0.4 + 0.5 (0.5 - 0.75) = 0.275
@@ -106,7 +107,7 @@ def test_adaprefix_moves_every_ten_steps_and_withdraws_late():
     controller.begin_step(20)  # not seen since, so it stays
     assert ratio(controller) == 0.2
     for _ in range(4):
-        observe(controller, 0.2, 0)  # s = 0.75 / 16
+        see(controller, 0.2, 0)  # s = 0.75 / 16
     controller.begin_step(30)  # x = 0.275 + 0.5 (0.5 - 0.047) = 0.5016
     assert ratio(controller) == 0.6
     assert controller.metrics()["mean_rate"] == pytest.approx(0.275 + 0.5 * (0.5 - 0.75 / 16))
@@ -121,7 +122,7 @@ def trapo(*outcomes):
     controller, ratios = build("trapo", rounds=4), []
     for round_index, (of, right) in enumerate(zip((4, 2, 1, 1), outcomes, strict=False)):
         ratios.append(ratio(controller, round_index))
-        observe(controller, ratios[-1], right, of=of)
+        see(controller, ratios[-1], right, of=of)
     ratios.append(ratio(controller, len(outcomes)))
     return ratios
 
@@ -137,10 +138,10 @@ def test_trapo_reveals_more_where_the_visit_goes_badly():
 def test_trapo_begins_each_visit_anew():
     controller = build("trapo", rounds=4)
     assert ratio(controller) == 0.0
-    observe(controller, 0.0, 4, of=4)
-    controller.end_visit("p")
+    see(controller, 0.0, 4, of=4)
+    end_visit(controller, "p")
     assert ratio(controller) == 0.0
-    observe(controller, 0.0, 0, of=4)
+    see(controller, 0.0, 0, of=4)
     assert ratio(controller, 1) == 0.2
     with pytest.raises(ConfigError, match=r"below: expected as many numbers as shares \(3\), got \[0.5\]"):
         build("trapo", below=[0.5])
@@ -188,7 +189,7 @@ def test_the_ladder_of_ghpo_goes_by_the_round():
 def test_the_ladder_climbs_until_no_longer_hint_is_legal(settings, num_steps, steps):
     controller = build("ladder", rounds=4, **settings)
     legal = [revealed / num_steps for revealed in range(num_steps)]
-    planned = [controller.next_hint_ratio("p", round_index=number, legal_ratios=legal) for number in range(4)]
+    planned = [next_hint(controller, "p", round_index=number, legal_ratios=legal) for number in range(4)]
     assert planned == [revealed / num_steps for revealed in steps]
 
 
@@ -200,9 +201,9 @@ def test_bread_searches_the_shortest_prefix_whose_group_is_mixed():
         """Hints of a visit, in steps, given how many of 8 rollouts are correct in each round."""
         ratios = []
         for number, right in enumerate((*corrects, 0)):
-            ratios.append(controller.next_hint_ratio("p", round_index=number, legal_ratios=legal))
-            observe(controller, ratios[-1], right)
-        controller.end_visit("p")
+            ratios.append(next_hint(controller, "p", round_index=number, legal_ratios=legal))
+            see(controller, ratios[-1], right)
+        end_visit(controller, "p")
         return [round(10 * each) for each in ratios]
 
     assert search(0, 0, 0, 0) == [0, 5, 7, 8, 9]
@@ -211,13 +212,13 @@ def test_bread_searches_the_shortest_prefix_whose_group_is_mixed():
     assert search(0, 0, 8, 8) == [0, 5, 7, 6, 6]
     # A dropped hint says nothing, and a visit is found again after a checkpoint.
     assert ratio(controller, 0) == 0.0
-    observe(controller, 0.0, 8)
+    see(controller, 0.0, 8)
     assert ratio(controller, 1) == 0.4
-    observe(controller, 0.4, 8)
+    see(controller, 0.4, 8)
     other = build("bread", rounds=5)
     other.load_state_dict(json.loads(json.dumps(controller.state_dict())))
     assert ratio(other, 2) == ratio(controller, 2) == 0.2
-    assert build("bread").next_hint_ratio("p", round_index=1, legal_ratios=[0.0]) == 0.0
+    assert next_hint(build("bread"), "p", round_index=1, legal_ratios=[0.0]) == 0.0
 
 
 def test_prefix_rl_has_three_fixed_prefixes_of_a_problem_and_none():
@@ -226,7 +227,7 @@ def test_prefix_rl_has_three_fixed_prefixes_of_a_problem_and_none():
 
     def planned(problem, legal):
         rounds = [(visit, number) for visit in range(100) for number in range(4)]
-        drawn = [controller.next_hint_ratio(problem, round_index=n, legal_ratios=legal) for _, n in rounds]
+        drawn = [next_hint(controller, problem, round_index=n, legal_ratios=legal) for _, n in rounds]
         return {each: drawn.count(each) for each in sorted({*drawn})}
 
     seen = [planned(f"p{number}", tenths) for number in range(20)]
@@ -244,8 +245,8 @@ def test_adhint_reveals_the_more_the_harder_the_first_round_was():
     controller = build("adhint", rounds=3, smallest=0.0, largest=0.8)
     for right, expected in ((0, 0.8), (2, 0.6), (4, 0.4), (8, 0.0)):
         assert ratio(controller) == 0.0
-        observe(controller, 0.0, right)
+        see(controller, 0.0, right)
         assert ratio(controller, 1) == expected
-        observe(controller, expected, 8)  # says nothing about the problem without hints
+        see(controller, expected, 8)  # says nothing about the problem without hints
         assert ratio(controller, 2) == expected
-        controller.end_visit("p")
+        end_visit(controller, "p")

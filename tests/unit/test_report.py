@@ -13,6 +13,7 @@ import yaml
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from typer.testing import CliRunner
 
+from helpers.controllers import end_visit, next_hint, observe
 from seele.errors import CheckpointError, ConfigError
 from seele.hints import build_controller
 from seele.hints.conditions import with_conditions
@@ -644,9 +645,9 @@ def with_state(run, controller, rollouts=(), **hints):
 def test_the_state_that_the_papers_controller_saves_holds_the_curves_that_are_drawn(run):
     controller = build_controller("paper", rounds=2, rollouts_per_round=8, seed=0)
     for round_index, num_correct in enumerate((8, 3)):
-        ratio = controller.next_hint_ratio("p", round_index=round_index, legal_ratios=(0.0, 0.25, 0.5, 0.75))
-        controller.observe("p", hint_ratio=ratio, num_correct=num_correct, num_rollouts=8)
-    controller.end_visit("p")
+        ratio = next_hint(controller, "p", round_index=round_index, legal_ratios=(0.0, 0.25, 0.5, 0.75))
+        observe(controller, "p", hint_ratio=ratio, num_correct=num_correct, num_rollouts=8)
+    end_visit(controller, "p")
     (fit,) = fitted_problems(with_state(run, controller))
     assert fit.instance_id == "p"
     assert [(number, accuracy) for number, _, accuracy in fit.observations] == [(1, 1.0), (2, 0.375)]
@@ -656,8 +657,8 @@ def test_the_state_that_the_papers_controller_saves_holds_the_curves_that_are_dr
 def test_the_state_that_the_bayesian_controller_saves_holds_the_curves_that_are_drawn(run):
     controller = build_controller("bayes", rounds=2, rollouts_per_round=2, seed=0)
     for ratio, num_correct in ((0.75, 2), (0.25, 1)):
-        controller.observe("p", hint_ratio=ratio, num_correct=num_correct, num_rollouts=2)
-    controller.end_visit("p")
+        observe(controller, "p", hint_ratio=ratio, num_correct=num_correct, num_rollouts=2)
+    end_visit(controller, "p")
     # Two hints in the first round.
     seen = [(0, 0.75, 1.0), (0, 0.75, 1.0), (0, 0.5, 1.0), (1, 0.25, 1.0), (1, 0.25, 0.0)]
     template = rollouts_of(0.0)[0]

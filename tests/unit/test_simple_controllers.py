@@ -5,6 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from helpers.controllers import end_visit, next_hint, observe
 from seele.errors import CheckpointError, ConfigError
 from seele.hints import build_controller
 from seele.hints.bisect import Interval
@@ -58,11 +59,11 @@ def play(controller, calls):
             controller.begin_step(*what)
             continue
         name, round_index, num_correct = what
-        ratios.append(controller.next_hint_ratio(name, round_index=round_index, legal_ratios=LEGAL[name]))
+        ratios.append(next_hint(controller, name, round_index=round_index, legal_ratios=LEGAL[name]))
         assert ratios[-1] in LEGAL[name]
-        controller.observe(name, hint_ratio=ratios[-1], num_correct=num_correct, num_rollouts=8)
+        observe(controller, name, hint_ratio=ratios[-1], num_correct=num_correct, num_rollouts=8)
         if round_index == 3:
-            controller.end_visit(name)
+            end_visit(controller, name)
     return ratios
 
 
@@ -76,7 +77,7 @@ def draws(controller, num_problems, legal, *, step=0):
     """The first ratio of as many new problems."""
     controller.begin_step(step)
     return [
-        controller.next_hint_ratio(f"{step}/{number}", round_index=0, legal_ratios=legal)
+        next_hint(controller, f"{step}/{number}", round_index=0, legal_ratios=legal)
         for number in range(num_problems)
     ]
 
@@ -87,11 +88,11 @@ def steer(controller, crossings, *, seed=0, rounds=4, legal=FOUR_STEPS):
     accuracy_VR = np.zeros((len(crossings), rounds))
     for visit, crossing in enumerate(crossings):
         for round_index in range(rounds):
-            ratio = controller.next_hint_ratio("p", round_index=round_index, legal_ratios=legal)
+            ratio = next_hint(controller, "p", round_index=round_index, legal_ratios=legal)
             accuracy_VR[visit, round_index] = hidden_accuracy(ratio, crossing)
             num_correct = generator.binomial(16, accuracy_VR[visit, round_index])
-            controller.observe("p", hint_ratio=ratio, num_correct=num_correct, num_rollouts=16)
-        controller.end_visit("p")
+            observe(controller, "p", hint_ratio=ratio, num_correct=num_correct, num_rollouts=16)
+        end_visit(controller, "p")
     return accuracy_VR
 
 
@@ -128,21 +129,21 @@ def test_where_nothing_can_be_chosen_nothing_is(name):
     controller = build(name)
     for round_index in range(8):
         assert plan(controller, round_index=round_index % 4, legal=(0.0,)) == (HintShare(0.0, 8),)
-        controller.observe("p", hint_ratio=0.0, num_correct=round_index, num_rollouts=8)
+        observe(controller, "p", hint_ratio=0.0, num_correct=round_index, num_rollouts=8)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_impossible_observation_is_refused(name):
     with pytest.raises(ValueError, match=r"num_correct in 0\.\.num_rollouts"):
-        build(name).observe("p", hint_ratio=0.5, num_correct=9, num_rollouts=8)
+        observe(build(name), "p", hint_ratio=0.5, num_correct=9, num_rollouts=8)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_numpy_numbers_are_saved_as_plain_ones(name):
     controller = build(name)
     controller.begin_step(np.int64(3))
-    ratio = controller.next_hint_ratio("p", round_index=0, legal_ratios=np.array(FOUR_STEPS))
-    controller.observe("p", hint_ratio=ratio, num_correct=np.int64(3), num_rollouts=np.int64(8))
+    ratio = next_hint(controller, "p", round_index=0, legal_ratios=np.array(FOUR_STEPS))
+    observe(controller, "p", hint_ratio=ratio, num_correct=np.int64(3), num_rollouts=np.int64(8))
     assert through_json(controller.state_dict()) == controller.state_dict()
 
 
@@ -219,7 +220,7 @@ def test_draws_depend_on_the_seed_and_outcomes_change_nothing(name):
     assert draws(build(name, seed=1), 40, FOUR_STEPS, step=250) == same != other
     solved, failed = build(name), build(name)
     for num_correct, controller in ((8, solved), (0, failed)):
-        controller.observe("p", hint_ratio=0.5, num_correct=num_correct, num_rollouts=8)
+        observe(controller, "p", hint_ratio=0.5, num_correct=num_correct, num_rollouts=8)
     assert draws(solved, 40, FOUR_STEPS) == draws(failed, 40, FOUR_STEPS)
 
 
@@ -230,7 +231,7 @@ def test_rounds_of_a_visit_share_one_draw_and_visits_do_not(name):
         ratios = set()
         for round_index in range(4):
             controller.begin_step(step + 50 * round_index)
-            ratios.add(controller.next_hint_ratio("p", round_index=round_index, legal_ratios=FOUR_STEPS))
+            ratios.add(next_hint(controller, "p", round_index=round_index, legal_ratios=FOUR_STEPS))
         assert len(ratios) == 1
         visits += ratios
     assert any(before != after for before, after in pairwise(visits))
@@ -241,8 +242,7 @@ def test_uniform_draws_every_legal_ratio_equally_often_and_anew_each_round():
     np.testing.assert_allclose(counts / 4000, 0.25, atol=0.03)
     controller = build("uniform")
     rounds = [
-        controller.next_hint_ratio("p", round_index=index, legal_ratios=legal_ratios(300))
-        for index in range(8)
+        next_hint(controller, "p", round_index=index, legal_ratios=legal_ratios(300)) for index in range(8)
     ]
     assert len(set(rounds)) > 4
 
@@ -323,7 +323,7 @@ def test_prefix_rft_reveals_at_least_one_step_and_never_cuts_up():
 )
 def test_prefix_rft_gives_the_prefix_to_some_and_nothing_to_the_others(share, num_rollouts, prefixed):
     planned, asked = build("prefix_rft", prefixed_share=share), build("prefix_rft", prefixed_share=share)
-    ratio = asked.next_hint_ratio("p", round_index=0, legal_ratios=FOUR_STEPS)
+    ratio = next_hint(asked, "p", round_index=0, legal_ratios=FOUR_STEPS)
     assert plan(planned, num_rollouts) == (
         HintShare(ratio, prefixed),
         HintShare(0.0, num_rollouts - prefixed),
@@ -351,7 +351,7 @@ def test_the_accuracy_settles_near_the_target_and_follows_the_crossing(name, cro
 def test_a_policy_that_improves_is_followed_to_no_hint(name):
     controller = build(name)
     assert steer(controller, np.linspace(0.9, -0.5, 40)).shape == (40, 4)
-    assert controller.next_hint_ratio("p", round_index=0, legal_ratios=FOUR_STEPS) == 0.0
+    assert next_hint(controller, "p", round_index=0, legal_ratios=FOUR_STEPS) == 0.0
 
 
 @pytest.mark.parametrize("name", SEEING)
@@ -368,11 +368,11 @@ def test_robbins_monro_by_hand():
     # Gains 1/2, 1/4, 1/6, then the floor 0.15; errors +1/2, -1/2, 0, +1/2.
     controller, rates = build("robbins_monro", smallest_gain=0.15), []
     for num_correct in (8, 0, 4, 8):
-        controller.observe("p", hint_ratio=0.5, num_correct=num_correct, num_rollouts=8)
+        observe(controller, "p", hint_ratio=0.5, num_correct=num_correct, num_rollouts=8)
         rates.append(controller.metrics()["mean_rate"])
     np.testing.assert_allclose(rates, [0.25, 0.375, 0.375, 0.3])
     for _ in range(9):
-        controller.observe("p", hint_ratio=0.5, num_correct=8, num_rollouts=8)
+        observe(controller, "p", hint_ratio=0.5, num_correct=8, num_rollouts=8)
     assert controller.metrics() == {"problems": 1.0, "mean_rate": 0.0}
 
 
@@ -381,12 +381,12 @@ def test_bisect_by_hand():
     # is taken: half, so it is there. The visit over, a tenth is added on either side.
     controller, ratios = build("bisect"), []
     for round_index, num_correct in enumerate((8, 0, 4)):
-        ratios.append(controller.next_hint_ratio("p", round_index=round_index, legal_ratios=FOUR_STEPS))
-        controller.observe("p", hint_ratio=ratios[-1], num_correct=num_correct, num_rollouts=8)
+        ratios.append(next_hint(controller, "p", round_index=round_index, legal_ratios=FOUR_STEPS))
+        observe(controller, "p", hint_ratio=ratios[-1], num_correct=num_correct, num_rollouts=8)
     assert ratios == [0.5, 0.25, 0.25]
     assert controller.state_dict()["intervals"] == {"p": [0.25, 0.25]}
-    controller.end_visit("p")
-    controller.end_visit("never seen")
+    end_visit(controller, "p")
+    end_visit(controller, "never seen")
     assert controller.metrics() == pytest.approx({"problems": 1.0, "mean_rate": 0.25, "mean_width": 0.2})
 
 
@@ -407,10 +407,10 @@ def test_a_round_that_cuts_nothing_or_contradicts_widens_the_interval(interval):
 
 def test_bisect_leaves_a_ratio_that_keeps_failing():
     controller = build("bisect")
-    controller.observe("p", hint_ratio=0.25, num_correct=4, num_rollouts=8)
+    observe(controller, "p", hint_ratio=0.25, num_correct=4, num_rollouts=8)
     ratios = []
     for round_index in range(12):
-        ratios.append(controller.next_hint_ratio("p", round_index=round_index, legal_ratios=FOUR_STEPS))
-        controller.observe("p", hint_ratio=ratios[-1], num_correct=0, num_rollouts=8)
+        ratios.append(next_hint(controller, "p", round_index=round_index, legal_ratios=FOUR_STEPS))
+        observe(controller, "p", hint_ratio=ratios[-1], num_correct=0, num_rollouts=8)
     assert ratios == sorted(ratios)
     assert (ratios[0], ratios[-1]) == (0.25, 0.75)

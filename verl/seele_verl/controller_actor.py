@@ -17,7 +17,7 @@ import ray
 from seele.config import SeeleConfig
 from seele.errors import PluginError
 from seele.hints import configured_controller
-from seele.records import AccuracyCurve, HintShare, RoundRequest, State, Visit
+from seele.records import AccuracyCurve, HintShare, RoundOutcome, RoundRequest, State, Visit
 
 ACTOR_NAME = "seele_controller"
 
@@ -100,8 +100,8 @@ class ControllerActor:
                 return
         observed.add(hint_ratio, num_correct=num_correct, num_rollouts=num_rollouts)
         with self._keeping_fault():
-            self._controller.observe(
-                instance_id, hint_ratio=hint_ratio, num_correct=num_correct, num_rollouts=num_rollouts
+            self._controller.observe_rounds(
+                [RoundOutcome(instance_id, hint_ratio, num_correct, num_rollouts)]
             )
 
     def end_visit(self, instance_id: str) -> None:
