@@ -195,6 +195,8 @@ def test_two_stages_share_no_problem_and_count_what_both_cost(tmp_path, supervis
     for stage in (run / "sft", run):
         assert list((stage / "tensorboard").rglob("events*"))
     card = json.loads((run / "run_card.json").read_text())
+    inputs = json.loads((run / "sft" / "run_card.json").read_text())["inputs"]
+    assert card["inputs"] == inputs | {"train_files": None} and inputs["base_model"]
     first, second = card["stages"]["sft"], card["stages"]["rl"]
     assert (first["steps"], second["steps"]) == (len(parts[0]) // 4, 1)
     assert first["tokens"]["generated"] == 0 < second["tokens"]["generated"]

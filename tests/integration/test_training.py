@@ -239,6 +239,7 @@ def test_what_a_run_leaves(run, resumed):
     card = json.loads((run / "run_card.json").read_text())
     assert card["status"] == "finished" and card["resumed_at_step"] == 3
     assert card["versions"]["verl"] and card["tokens"]["generated"] > 0
+    assert [len(digest) for digest in card["inputs"].values()] == [64, 64, 64]
     # Rows of a group share their prompt.
     tokens = card["tokens"]
     assert 0 < tokens["trained_informative"] <= tokens["trained_packed"] < tokens["trained"]

@@ -783,6 +783,28 @@ def test_what_makes_runs_less_comparable_is_named(tmp_path, change, note):
     assert any(each.startswith(expected) for each in notes), notes
 
 
+def test_runs_are_known_to_begin_alike_by_contents_where_all_have_recorded_them(tmp_path):
+    def notes(one: dict, two: dict, **settings) -> list[str]:
+        old = make_run(tmp_path / f"old{len([*tmp_path.iterdir()])}", straight(0.1, 0.3), card=one)
+        place = tmp_path / f"new{len([*tmp_path.iterdir()])}"
+        new = make_run(place, straight(0.1, 0.3), method="seele", card=two, settings=settings)
+        said = [each for each in notes_of(old, new) if each.startswith("Not the same")]
+        return [each.replace(str(old), "OLD").replace(str(new), "NEW") for each in said]
+
+    same = {"base_model": 64 * "a", "train_files": 64 * "b", "val_files": 64 * "c"}
+    moved = {"actor_rollout_ref.model.path": "elsewhere/chains", "data.train_files": ["copy.parquet"]}
+    assert notes({"inputs": same}, {"inputs": same}, **moved) == []
+    assert len(notes({"inputs": same}, {}, **moved)) == 2, "an earlier release has recorded no contents"
+    assert notes({"inputs": same}, {"inputs": same | {"base_model": 64 * "d", "val_files": None}}) == [
+        "Not the same base model: models/chains (SHA-256 aaaaaaaa) in OLD; "
+        "models/chains (SHA-256 dddddddd) in NEW."
+    ]
+    assert notes({"inputs": same}, {"inputs": same | {"val_files": 64 * "e"}}) == [
+        'Not the same validation data: ["heldout.parquet"] (SHA-256 cccccccc) in OLD; '
+        '["heldout.parquet"] (SHA-256 eeeeeeee) in NEW.'
+    ]
+
+
 def test_a_run_in_two_stages_began_with_the_base_model_of_the_first(tmp_path):
     stages = {"rl": {"steps": 10, "seconds": 20.0}, "sft": {"steps": 312, "seconds": 38.2}}
     settings = {"actor_rollout_ref.model.path": "RUN/sft/merged", "data.train_files": ["RUN/problems/rl"]}

@@ -514,7 +514,9 @@ def test_a_round_may_take_all_that_is_left(own):
 
 def test_what_it_raises_is_named_with_line_and_problem(own):
     controller = build(own(a=("is_hard = ", "raise RuntimeError('no')\n        is_hard = ")))
-    with pytest.raises(PluginError, match=r"own_0.py:5: observe_rounds, problem 'p': RuntimeError: no \(.*:13\)"):
+    with pytest.raises(
+        PluginError, match=r"own_0.py:5: observe_rounds, problem 'p': RuntimeError: no \(.*:13\)"
+    ):
         observe(controller, "p", hint_ratio=0.5, num_correct=1, num_rollouts=4)
 
 

@@ -363,6 +363,27 @@ def test_a_finished_run_is_left_as_it_is(configure, tmp_path, monkeypatch, capsy
     assert "unlike the last command in this folder: with trainer.total_training_steps=4; without" in said
 
 
+def test_a_run_says_which_of_its_inputs_have_changed_since_the_last_command(
+    configure, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(train, "count_parameters", lambda model, **_: 1)
+    monkeypatch.setattr(train, "_train", lambda *_: None)
+
+    def repeat(**data) -> tuple[dict[str, str], str]:
+        """The inputs in the run's card, and what was said of them."""
+        train.run(*configure("grpo", **data))
+        said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("unlike")]
+        return json.loads((tmp_path / "run/run_card.json").read_text())["inputs"], "".join(said)
+
+    first, said = repeat()
+    assert first["base_model"] is None, "the model's folder has no weights"
+    assert len(first["train_files"]) == len(first["val_files"]) == 64
+    assert said == "" and repeat() == (first, "")
+    other, said = repeat(train=[problem(i) for i in range(25)])
+    assert other == first | {"train_files": other["train_files"]} and other != first
+    assert said == "unlike the last command in this folder: with other contents in train_files"
+
+
 def test_the_stages_share_a_fork_server_and_a_request_to_stop(configure, tmp_path, monkeypatch):
     events, (config, settings) = [], configure("sft_rl")
     folder = tmp_path / "run" / "sft"

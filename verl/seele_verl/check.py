@@ -19,14 +19,13 @@ from omegaconf import DictConfig
 from seele.errors import ConfigError, SeeleError
 from seele_verl.checks.command_line import check_have_values, explain
 from seele_verl.checks.preflight import Preflight
-from seele_verl.runs.card import read_run_card
+from seele_verl.runs.card import describe_changes, describe_command, read_run_card
 from seele_verl.runs.log import rows_of
 from seele_verl.runs.resume import final_step, find_start
 from seele_verl.runs.stages import check_stages, refuse_a_second_run_in
 from seele_verl.settings import planned_steps
 from seele_verl.train import (
     compose,
-    describe_changes,
     describe_finished,
     describe_notes,
     describe_plan,
@@ -75,7 +74,7 @@ def _describe_stage(config: DictConfig, preflight: Preflight, overrides: list[st
     """Return False if the stage has nothing left to do."""
     folder, method = Path(config.trainer.default_local_dir).resolve(), preflight.seele.method
     step, card = find_start(config), read_run_card(folder)
-    changes = describe_changes(card, overrides) if card else ""
+    changes = describe_changes(card, describe_command(config, overrides)) if card else ""
     if step is not None and card.get("status") == "finished" and _is_done(config, preflight, folder, step):
         sys.stdout.write(describe_finished(preflight, folder, step, changes))
         return False

@@ -15,11 +15,11 @@ import sys
 import textwrap
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, nullcontext, suppress
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -37,8 +37,9 @@ from seele_verl.cpu.fork_server import forked_workers
 from seele_verl.plan import plan_run, worker_variables
 from seele_verl.reward_function import adopt_reward_function
 from seele_verl.runs.card import (
-    changed_arguments,
     count_parameters,
+    describe_changes,
+    describe_command,
     describe_cost,
     describe_environment,
     read_run_card,
@@ -182,6 +183,7 @@ def _run_stage(
     log = RunLog(folder)
     validates_first: bool = config.trainer.val_before_train
     last_card, dropped = read_run_card(folder), 0
+    card = describe_command(config, overrides)
     checkpoint = None if resumed_at is None else checkpoint_to_resume(config, resumed_at)
     if checkpoint is None or checkpoint.parent != folder:
         dropped = last_step(folder)
@@ -195,7 +197,7 @@ def _run_stage(
         is_done = resumed_at >= ends_at and not validates_first
         if is_done and not preflight.is_supervised and last_card.get("status") == "finished":
             # The card and the plan stay those of the run.
-            changes = describe_changes(last_card, overrides)
+            changes = describe_changes(last_card, card)
             sys.stdout.write(describe_finished(preflight, folder, resumed_at, changes))
             return
     config = plan_run(
@@ -205,8 +207,7 @@ def _run_stage(
         variables=tracking_variables(folder, resumes=resumed_at is not None),
         validates_first=validates_first,
     )
-    card = describe_environment() | {
-        "arguments": overrides,
+    card |= describe_environment() | {
         "method": preflight.seele.method,
         "seed": preflight.seele.seed,
         "num_problems": preflight.num_problems,
@@ -238,7 +239,7 @@ def _run_stage(
                     f"rollouts of {dropped} steps are removed\n"
                 )
             if last_card:
-                sys.stdout.write(describe_changes(last_card, overrides))
+                sys.stdout.write(describe_changes(last_card, card))
             _train(config, folder, preflight, resumed_at, python, overrides)
         ended = last_card.get("status", "finished") if config.trainer.val_only else "finished"
         card["status"] = "stopped" if has_stopped(folder) else ended
@@ -261,14 +262,6 @@ def _run_stage(
             if saved is None
             else f"stopped on request; saved after step {saved}, where {again} resumes"
         )
-
-
-def describe_changes(last_card: Mapping[str, Any], overrides: list[str]) -> str:
-    """Return a line on how the overrides differ from those of the folder's last command; empty if they do
-    not.
-    """
-    changes = changed_arguments(last_card.get("arguments", overrides), overrides)
-    return f"unlike the last command in this folder: {changes}\n" if changes else ""
 
 
 def describe_finished(preflight: Preflight, folder: Path, step: int, changes: str) -> str:

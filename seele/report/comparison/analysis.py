@@ -6,6 +6,7 @@ Conditions that make runs less comparable become notes; they never stop a compar
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter, methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -223,6 +224,9 @@ CONDITIONS = {
 }
 """Settings that should agree between runs, by description, besides base model and training data."""
 
+INPUTS = {"base model": "base_model", "training data": "train_files", "validation data": "val_files"}
+"""Names of the digests that ``run_card.json`` has of what these settings name, by their description."""
+
 
 def caveats(arms: Mapping[str, Mapping[int, ComparedRun]]) -> list[str]:
     """Notes on conditions that differ, between runs or within an arm, runs that ended early or were resumed,
@@ -231,13 +235,13 @@ def caveats(arms: Mapping[str, Mapping[int, ComparedRun]]) -> list[str]:
     runs = [run for by_seed in arms.values() for run in by_seed.values()]
     few = [f"{arm} ({len(by_seed)})" for arm, by_seed in arms.items() if len(by_seed) < MIN_SEEDS]
     notes = [f"Fewer than {MIN_SEEDS} seeds, so no interval: {', '.join(few)}."] if few else []
-    notes += _difference("base model", {run.folder: run.contents.base_model for run in runs})
+    notes += _difference_of_setting("base model", attrgetter("base_model"), runs)
     # Two stages train on copies in their run's folder, whose paths always differ.
     one_stage = [run for run in runs if not run.contents.first_stage]
     for what, key in TRAINING_DATA.items():
-        notes += _difference(what, {run.folder: run.contents.setting(key) for run in one_stage})
+        notes += _difference_of_setting(what, methodcaller("setting", key), one_stage)
     for what, key in CONDITIONS.items():
-        notes += _difference(what, {run.folder: run.contents.setting(key) for run in runs})
+        notes += _difference_of_setting(what, methodcaller("setting", key), runs)
     for arm, by_seed in arms.items():
         notes += _differences_within(arm, [*by_seed.values()])
     for what in ("commit", "hardware"):
@@ -263,11 +267,28 @@ def _differences_within(arm: str, runs: Sequence[ComparedRun]) -> list[str]:
     return notes
 
 
+def _difference_of_setting(
+    what: str, setting: Callable[[RunFolder], Any], runs: Sequence[ComparedRun]
+) -> list[str]:
+    """Notes on a setting that differs. A path stands for its contents if all runs have recorded them."""
+    values = {run.folder: setting(run.contents) for run in runs}
+    digests = {run.folder: run.contents.card.get("inputs", {}).get(INPUTS.get(what)) for run in runs}
+    if None in digests.values():
+        return _difference(what, values)
+    named: dict[str, str] = {}
+    for folder, digest in digests.items():
+        named.setdefault(digest, f"{_text(values[folder])} (SHA-256 {digest[:8]})")
+    return _difference(what, {folder: named[digest] for folder, digest in digests.items()})
+
+
+def _text(value: Any) -> str:
+    return "unknown" if value is None else value if isinstance(value, str) else json.dumps(value)
+
+
 def _difference(what: str, value_by_folder: Mapping[str, Any]) -> list[str]:
     folders_by_value: dict[str, list[str]] = {}
     for folder, value in value_by_folder.items():
-        text = "unknown" if value is None else value if isinstance(value, str) else json.dumps(value)
-        folders_by_value.setdefault(text, []).append(folder)
+        folders_by_value.setdefault(_text(value), []).append(folder)
     if len(folders_by_value) <= 1:
         return []
     parts = [f"{value} in {', '.join(folders)}" for value, folders in folders_by_value.items()]

@@ -1,5 +1,6 @@
 """``run_card.json``: what a reader needs to judge and repeat a run."""
 
+import hashlib
 import json
 import os
 import platform
@@ -10,7 +11,9 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from seele.data.storage.files import distinct_weight_files, write_atomically
+from omegaconf import DictConfig
+
+from seele.data.storage.files import distinct_weight_files, file_sha256, weights_sha256, write_atomically
 from seele.report.run_folder import FIRST_STAGE
 from seele_verl.runs.log import TOTALS, rows_of, totals_of
 
@@ -42,15 +45,50 @@ def read_run_card(run: Path) -> dict[str, Any]:
     return card
 
 
-def changed_arguments(before: Sequence[str], now: Sequence[str]) -> str:
-    """Return what distinguishes a resumed run's command line from the last one; empty if nothing does."""
+def describe_command(config: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
+    """Return the run's arguments and digests of its inputs, which tell runs apart whose paths are the same.
+
+    A digest is None if it is unknown, as for a model that is not yet downloaded. In the second of two stages
+    the base model is the first one's, and the training data, which the stages divide, have no digest.
+    """
+    first = read_run_card(Path(config.trainer.default_local_dir) / FIRST_STAGE)
+    inputs = {
+        "base_model": weights_sha256(Path(config.actor_rollout_ref.model.path)),
+        "train_files": _files_sha256(config.data.train_files),
+        "val_files": _files_sha256(config.data.val_files),
+    }
+    if first:
+        base_model = first.get("inputs", {}).get("base_model")
+        inputs |= {"base_model": base_model, "train_files": None}
+    return {"arguments": [*overrides], "inputs": inputs}
+
+
+def _files_sha256(files: str | Sequence[str]) -> str | None:
+    paths = [Path(file) for file in ([files] if isinstance(files, str) else files)]
+    if not all(path.is_file() for path in paths):
+        return None
+    return hashlib.sha256("".join(map(file_sha256, paths)).encode()).hexdigest()
+
+
+def describe_changes(last_card: Mapping[str, Any], card: Mapping[str, Any]) -> str:
+    """Return a line on how a resumed run's arguments and inputs differ from those of the folder's last
+    command; empty if they do not. An earlier release recorded no inputs.
+    """
     before, now = (
-        [each for each in line if not each.startswith("trainer.resume_")] for line in (before, now)
+        [each for each in of.get("arguments", card["arguments"]) if not each.startswith("trainer.resume_")]
+        for of in (last_card, card)
     )
-    added = [each for each in now if each not in before]
-    removed = [each for each in before if each not in now]
-    parts = [f"{word} {' '.join(each)}" for word, each in (("with", added), ("without", removed)) if each]
-    return "; ".join(parts)
+    parts = {
+        "with": [each for each in now if each not in before],
+        "without": [each for each in before if each not in now],
+        "with other contents in": [
+            name
+            for name, digest in card["inputs"].items()
+            if digest != (last_card.get("inputs", {}).get(name) or digest)
+        ],
+    }
+    changes = "; ".join(f"{word} {' '.join(each)}" for word, each in parts.items() if each)
+    return f"unlike the last command in this folder: {changes}\n" if changes else ""
 
 
 def describe_cost(run: Path, parameters: int) -> dict[str, Any]:
