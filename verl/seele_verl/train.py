@@ -15,11 +15,12 @@ import sys
 import textwrap
 import time
 import traceback
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing, nullcontext, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -170,6 +171,37 @@ def set_environment(config: DictConfig) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(names)
 
 
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """Where a run begins in its folder."""
+
+    resumed_at: int | None
+    """The step of the checkpoint that it goes on from; None at the start."""
+    validates_first: bool
+    is_done: bool
+    """True if no step and no validation is left."""
+    removed: int
+    """Steps of an earlier run whose metrics and rollouts were removed."""
+
+
+def _prepare_folder(config: DictConfig, folder: Path, num_problems: int) -> _Start:
+    """Rewind the folder's records to the run's start, or to the checkpoint to resume."""
+    resumed_at, log, removed = prepare_start(config), RunLog(folder), 0
+    checkpoint = None if resumed_at is None else checkpoint_to_resume(config, resumed_at)
+    if checkpoint is None or checkpoint.parent != folder:
+        removed = last_step(folder)
+        log.rewind(-1)
+    validates_first: bool = config.trainer.val_before_train
+    if resumed_at is None or checkpoint is None:
+        return _Start(resumed_at, validates_first, is_done=False, removed=removed)
+    line = log.rewind(resumed_at, saved_line(checkpoint))
+    ends_at = final_step(config, log.generated, total_steps=planned_steps(config, num_problems))
+    if not config.trainer.val_only:
+        validates_first = missed_validation(config, line, ends_at=ends_at)
+    is_done = resumed_at >= ends_at and not validates_first
+    return _Start(resumed_at, validates_first, is_done=is_done, removed=removed)
+
+
 def _run_stage(
     config: DictConfig, overrides: list[str], preflight: Preflight, python: Callable[[], str]
 ) -> None:
@@ -179,35 +211,48 @@ def _run_stage(
     folder = Path(config.trainer.default_local_dir).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     damaged = damaged_checkpoints(folder) if config.trainer.resume_mode == "auto" else {}
-    resumed_at = prepare_start(config)
-    log = RunLog(folder)
-    validates_first: bool = config.trainer.val_before_train
-    last_card, dropped = read_run_card(folder), 0
-    card = describe_command(config, overrides)
-    checkpoint = None if resumed_at is None else checkpoint_to_resume(config, resumed_at)
-    if checkpoint is None or checkpoint.parent != folder:
-        dropped = last_step(folder)
-        log.rewind(-1)
-    if resumed_at is not None and checkpoint is not None:
-        line = log.rewind(resumed_at, saved_line(checkpoint))
-        total_steps = planned_steps(config, preflight.num_problems)
-        ends_at = final_step(config, log.generated, total_steps=total_steps)
-        if not config.trainer.val_only:
-            validates_first = missed_validation(config, line, ends_at=ends_at)
-        is_done = resumed_at >= ends_at and not validates_first
-        if is_done and not preflight.is_supervised and last_card.get("status") == "finished":
-            # The card and the plan stay those of the run.
-            changes = describe_changes(last_card, card)
-            sys.stdout.write(describe_finished(preflight, folder, resumed_at, changes))
-            return
+    start = _prepare_folder(config, folder, preflight.num_problems)
+    last_card, card = read_run_card(folder), describe_command(config, overrides)
+    changes = describe_changes(last_card, card) if last_card else ""
+    has_finished = start.is_done and last_card.get("status") == "finished"
+    if start.resumed_at is not None and has_finished and not preflight.is_supervised:
+        # The card and the plan stay those of the run.
+        sys.stdout.write(describe_finished(preflight, folder, start.resumed_at, changes))
+        return
     config = plan_run(
         config,
         preflight,
         folder,
-        variables=tracking_variables(folder, resumes=resumed_at is not None),
-        validates_first=validates_first,
+        variables=tracking_variables(folder, resumes=start.resumed_at is not None),
+        validates_first=start.validates_first,
     )
-    card |= describe_environment() | {
+    card |= _describe_run(config, preflight) | {"resumed_at_step": start.resumed_at, "status": "running"}
+    with _recorded(folder, card, config):
+        with sigterm_stops(folder):
+            for folder_of_step, damage in damaged.items():
+                sys.stdout.write(f"{folder_of_step.name} is damaged: {damage}; an earlier one is used\n")
+            _announce(folder, config, preflight, start.resumed_at)
+            if start.removed:
+                sys.stdout.write(
+                    "the last run here saved no checkpoint that this one goes on from; its metrics and "
+                    f"rollouts of {start.removed} steps are removed\n"
+                )
+            sys.stdout.write(changes)
+            _train(config, folder, preflight, start.resumed_at, python, overrides)
+        ended = last_card.get("status", "finished") if config.trainer.val_only else "finished"
+        card["status"] = "stopped" if has_stopped(folder) else ended
+    if card["status"] == "stopped":
+        saved, again = last_complete_step(folder), f"the same command{_to_resume(overrides)}"
+        raise RunStopped(
+            "stopped on request before anything was saved; the same command starts again"
+            if saved is None
+            else f"stopped on request; saved after step {saved}, where {again} resumes"
+        )
+
+
+def _describe_run(config: DictConfig, preflight: Preflight) -> dict[str, Any]:
+    """Return what the run's card says before the first step."""
+    return describe_environment() | {
         "method": preflight.seele.method,
         "seed": preflight.seele.seed,
         "num_problems": preflight.num_problems,
@@ -221,28 +266,20 @@ def _run_stage(
             if preflight.is_supervised
             else planned_steps(config, preflight.num_problems)
         ),
-        "resumed_at_step": resumed_at,
-        "status": "running",
     }
+
+
+@contextmanager
+def _recorded(folder: Path, card: dict[str, Any], config: DictConfig) -> Iterator[None]:
+    """Write the card before the block, and again after it, with the run's cost and its error if it failed.
+    The block sets the status.
+    """
     write_run_card(folder, card)
     model = config.actor_rollout_ref.model
     parameters = count_parameters(model.path, trust_remote_code=model.trust_remote_code)
     started = time.monotonic()
     try:
-        with sigterm_stops(folder):
-            for folder_of_step, damage in damaged.items():
-                sys.stdout.write(f"{folder_of_step.name} is damaged: {damage}; an earlier one is used\n")
-            _announce(folder, config, preflight, resumed_at)
-            if dropped:
-                sys.stdout.write(
-                    "the last run here saved no checkpoint that this one goes on from; its metrics and "
-                    f"rollouts of {dropped} steps are removed\n"
-                )
-            if last_card:
-                sys.stdout.write(describe_changes(last_card, card))
-            _train(config, folder, preflight, resumed_at, python, overrides)
-        ended = last_card.get("status", "finished") if config.trainer.val_only else "finished"
-        card["status"] = "stopped" if has_stopped(folder) else ended
+        yield
     except KeyboardInterrupt:
         raise  # a run without an end and without a process is interrupted
     except BaseException as error:
@@ -255,13 +292,6 @@ def _run_stage(
         # On a full disk the card stays as it was, and the error that ended the run is reported.
         with suppress(OSError) if card["status"] == "failed" else nullcontext():
             write_run_card(folder, card)
-    if card["status"] == "stopped":
-        saved, again = last_complete_step(folder), f"the same command{_to_resume(overrides)}"
-        raise RunStopped(
-            "stopped on request before anything was saved; the same command starts again"
-            if saved is None
-            else f"stopped on request; saved after step {saved}, where {again} resumes"
-        )
 
 
 def describe_finished(preflight: Preflight, folder: Path, step: int, changes: str) -> str:
