@@ -14,6 +14,15 @@ from seele.errors import ConfigError
 
 T = TypeVar("T")
 
+KINDS = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "a text",
+    NoneType: "null",
+    Mapping: "keys with values",
+}
+
 
 def from_mapping(cls: type[T], raw: Mapping[str, Any], at: str) -> T:
     """Build ``cls`` from ``raw``, recursing into fields that are dataclasses themselves.
@@ -59,12 +68,15 @@ def _checked(value: Any, expected: Any, at: str) -> Any:
         expected = get_origin(expected)
     if expected is float and isinstance(value, int) and not isinstance(value, bool):
         if abs(value) > sys.float_info.max:
-            raise ConfigError(f"{at}: expected float, got a whole number that is too large for a float")
+            raise ConfigError(f"{at}: expected a number, got a whole number that is too large for a float")
         return float(value)
     if expected is tuple and not isinstance(value, tuple):
         raise ConfigError(f"{at}: expected a list such as [{value}], got {value!r}")
     if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
-        raise ConfigError(f"{at}: expected {getattr(expected, '__name__', expected)}, got {value!r}")
+        kinds = [
+            KINDS.get(each, getattr(each, "__name__", str(each))) for each in get_args(expected) or [expected]
+        ]
+        raise ConfigError(f"{at}: expected {' or '.join(kinds)}, got {value!r}")
     return value
 
 

@@ -65,9 +65,9 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path):
     [
         ("num_train", "--set num_train: expected KEY=VALUE"),
         ("count=3", "chains: unknown key 'count'"),
-        ("num_train=many", "chains.num_train: expected int, got 'many'"),
+        ("num_train=many", "chains.num_train: expected a whole number, got 'many'"),
         ("train_levels=[8]", "harder_levels must not be training levels"),
-        ("train_levels=[6.0]", "chains.train_levels[0]: expected int, got 6.0"),
+        ("train_levels=[6.0]", "chains.train_levels[0]: expected a whole number, got 6.0"),
     ],
 )
 def test_a_bad_setting_ends_with_one_line(tmp_path, capsys, setting, complaint):

@@ -684,7 +684,7 @@ def test_a_benchmark_is_found_by_import_path_and_of_an_installed_package(legs, t
         ("refrence: legs.jsonl", r"legs.yaml: unknown key 'refrence'; allowed keys are \['columns'"),
         ("reference: legs.jsonl\ncolumns: {gold: a}", r"legs.yaml.columns: unknown key 'gold'"),
         ("reference: legs.jsonl\ncolumns: {question: q}", r"column 'q': expected a text .*\['ask', 'gold'"),
-        ("reference: legs.jsonl\nsamples: many", "legs.yaml.samples: expected int, got 'many'"),
+        ("reference: legs.jsonl\nsamples: many", "legs.yaml.samples: expected a whole number, got 'many'"),
         ("reference: legs.jsonl\nsamples: 0", "legs.yaml: expected a finite temperature >= 0 and samples"),
         ("reference: legs.jsonl\ntemperature: .nan", "legs.yaml: expected a finite temperature >= 0"),
         ("reference: legs.jsonl\ntemperature: .inf", "legs.yaml: expected a finite temperature >= 0"),

@@ -374,7 +374,7 @@ BAD_SETTINGS = [
     ("+seele.hints.settings.memory=1", "memory"),
     ("seele.prompt.template=gpt", "unknown prompt template 'gpt'"),
     ("seele.prompt.template=chat", "has no chat template"),
-    ("seele.reward.time_limit_s=soon", "seele.reward.time_limit_s: expected float, got 'soon'"),
+    ("seele.reward.time_limit_s=soon", "seele.reward.time_limit_s: expected a number, got 'soon'"),
     (
         "actor_rollout_ref.rollout.n=4",
         "actor_rollout_ref.rollout.n: got 4; set seele.hints.rollouts_per_prompt",

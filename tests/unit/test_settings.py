@@ -59,12 +59,12 @@ def test_controller_settings_pass_through():
 BAD = [
     ({"hints": {"settings": {"rounds": 2}}}, "seele.hints: settings: ['rounds'] belong to the run"),
     ({"hints": {"target_acuracy": 0.5}}, "seele.hints: unknown key 'target_acuracy'; allowed keys are"),
-    ({"hints": {"target_accuracy": "half"}}, "seele.hints.target_accuracy: expected float, got 'half'"),
+    ({"hints": {"target_accuracy": "half"}}, "seele.hints.target_accuracy: expected a number, got 'half'"),
     ({"hints": {"target_accuracy": 1.0}}, "seele.hints: target_accuracy must lie in (0, 1), got 1.0"),
     ({"hints": {"rounds": 0}}, "seele.hints: rounds must be at least 1, got 0"),
     ({"hints": {"rounds": 3}}, "rollouts_per_prompt (32) must be a positive multiple of rounds (3)"),
     ({"hints": {"round_quorum": 0.0}}, "seele.hints: round_quorum must lie in (0, 1], got 0.0"),
-    ({"hints": {"rounds": True}}, "seele.hints.rounds: expected int, got True"),
+    ({"hints": {"rounds": True}}, "seele.hints.rounds: expected a whole number, got True"),
     ({"hints": 4}, "seele.hints: expected a section with the keys ["),
     ({"credit": "milestones"}, "got 'milestones'; write seele.credit.name=milestones"),
     (
@@ -72,7 +72,7 @@ BAD = [
         "reward.format_score=0.1; set reward.format_score=0",
     ),
     ({"hints": {"settings": {1: 2}}}, "seele.hints: settings: keys must be names of settings, got [1]"),
-    ({"hints": {"settings": 4}}, "seele.hints.settings: expected Mapping, got 4"),
+    ({"hints": {"settings": 4}}, "seele.hints.settings: expected keys with values, got 4"),
     (
         {"curriculum": {"spare_problems": -1}},
         "seele.curriculum: spare_problems must not be negative, got -1",
@@ -84,7 +84,7 @@ BAD = [
         ({"selection": {name: math.inf}}, f"seele.selection: {name} must be finite and not negative, got inf")
         for name in ("warmup_epochs", "transition_epochs", "momentum", "noise")
     ),
-    ({"selection": {"noise": 10**400}}, "seele.selection.noise: expected float, got a whole number that"),
+    ({"selection": {"noise": 10**400}}, "seele.selection.noise: expected a number, got a whole number that"),
     (
         {"imitation": {"form": "sum"}},
         "form must be one of ['logprob_mean', 'logprob_sum', 'token_mean', 'prob'], got 'sum'",
@@ -93,7 +93,7 @@ BAD = [
     ({"rollout_correction_level": "row"}, "must be one of ['token', 'sequence'], got 'row'"),
     ({"rollout_correction_threshold": 1}, "must be finite and above 1, got 1.0"),
     ({"rollout_correction_threshold": math.inf}, "must be finite and above 1, got inf"),
-    ({"rollout_cache": 4}, "seele.rollout_cache: expected str"),
+    ({"rollout_cache": 4}, "seele.rollout_cache: expected a text"),
     ({"reward": {"time_limit_s": 0}}, "seele.reward: time_limit_s must be finite and positive, got 0.0"),
     ({"reward": {"time_limit_s": math.inf}}, "time_limit_s must be finite and positive, got inf"),
 ]

@@ -585,8 +585,8 @@ def test_a_parquet_text_that_is_no_utf_8_is_refused(tmp_path):
             {"columns": {"answer": None, "solution": "a"}, "solution_form": "gsm8k", "max_steps": 3},
             "max_steps has no effect on solution_form 'gsm8k'",
         ),
-        ({"splits": {"train": 2022}}, r"hf://a/b.splits.train: expected str, got 2022"),
-        ({"splits": {2022: "train"}}, r"hf://a/b.splits: expected str, got 2022"),
+        ({"splits": {"train": 2022}}, r"hf://a/b.splits.train: expected a text, got 2022"),
+        ({"splits": {2022: "train"}}, r"hf://a/b.splits: expected a text, got 2022"),
     ],
 )
 def test_bad_settings_are_refused(changes, complaint):
@@ -760,7 +760,7 @@ def test_an_error_in_a_function_is_named_with_file_line_and_row_and_nothing_is_w
         ("reference: table.py:read\ncolums: {}", r"mine.yaml: unknown key 'colums'; allowed keys are"),
         ("reference: table.py:read\ncolumns: [a]", r"mine.yaml.columns: expected a section .*\['a'\]"),
         ("reference: table.py:read\ncolumns: {answers: a}", r"mine.yaml.columns: unknown key 'answers'"),
-        ("reference: table.py:read\nmax_steps: few", "mine.yaml.max_steps: expected int"),
+        ("reference: table.py:read\nmax_steps: few", "mine.yaml.max_steps: expected a whole number"),
         ("title: Mine", "mine.yaml: expected a text under 'reference', got None"),
         ("[a, b]", r"mine.yaml: expected lines such as .*, got \['a', 'b'\]"),
         ("a: [", "mine.yaml: cannot be read as YAML"),
