@@ -38,9 +38,12 @@ from seele_verl import columns, off_policy
 from seele_verl.checks.verl_settings import LOSSES
 from seele_verl.compat import VERL, require_verl, undecorated
 from seele_verl.engine.model_runner import V2_ARCHITECTURES
+from seele_verl.engine_watch import EngineWatch
 from seele_verl.protocol import training_rows
 from seele_verl.runs.checkpoints import saved_steps
 from seele_verl.runs.stopping import ASKED, has_stopped
+from seele_verl.solutions import Solution
+from seele_verl.step_record import StepRecord
 
 ROOT = Path(__file__).parents[2]
 
@@ -288,14 +291,16 @@ def test_a_group_that_was_left_behind_and_ended_all_the_same_belongs_to_no_step(
     monkeypatch.setattr(module.SeeleTrainer.__base__, "on_sample_end", lambda self: None)
     trainer = object.__new__(module.SeeleTrainer)
     trainer.seele = SimpleNamespace(curriculum=SimpleNamespace(spare_problems=1))
-    trainer.agent_loop_manager, trainer._engines = SimpleNamespace(agent_loop_workers=[]), {}
+    trainer.agent_loop_manager = SimpleNamespace(agent_loop_workers=[])
+    trainer.engines, trainer.global_steps = SimpleNamespace(let_go_of_dead=lambda step: None), 2
     trainer.replay_buffer = SimpleNamespace(left_behind=lambda: ["step2-000001"], forget=lambda uids: None)
-    trainer._problem_of_uid = {"step2-000000": 7, "step2-000001": 8, "step2-000002": 9}
+    problem_of_uid = {"step2-000000": 7, "step2-000001": 8, "step2-000002": 9}
+    trainer.current = StepRecord(problem_of_uid=problem_of_uid)
     # One is of step 1, after that step had ended, and one of this step, just before it is cancelled.
     visits = dict.fromkeys(["step1-000009", "step2-000000", "step2-000001", "step2-000002"], "visit")
     trainer.controller = SimpleNamespace(take_step=answers((visits, {})))
     trainer.on_sample_end()
-    assert trainer._visits.keys() == {"step2-000000", "step2-000002"}
+    assert trainer.current.visits.keys() == {"step2-000000", "step2-000002"}
     assert trainer._carried == [8]
 
 
@@ -312,7 +317,7 @@ def test_a_worker_that_is_dead_when_spare_problems_are_cut_does_not_end_the_run(
     monkeypatch.setattr(module.ray, "get", raise_or_return)
     ended = []
     trainer = object.__new__(module.SeeleTrainer)
-    trainer._problem_of_uid = {"a": 1, "b": 0}
+    trainer.current = StepRecord(problem_of_uid={"a": 1, "b": 0})
     trainer.train_dataset = SimpleNamespace(instance_ids=["zero", "one"])
     trainer.controller = SimpleNamespace(end_visit=SimpleNamespace(remote=ended.append))
 
@@ -345,7 +350,8 @@ def test_a_step_without_a_group_to_learn_from_makes_no_update(monkeypatch):
     trainer.config = SimpleNamespace(
         actor_rollout_ref=SimpleNamespace(actor=None), trainer=SimpleNamespace(device="cuda")
     )
-    trainer.run, trainer.terms, trainer.failed, trainer._nothing_to_learn = None, (), None, True
+    trainer.run, trainer.terms, trainer.failed = None, (), None
+    trainer.current = StepRecord(updates=False)
     monkeypatch.setattr(module, "show_life", lambda run: None)
     trainer._learn = learnt.append
     batch = SimpleNamespace()
@@ -364,7 +370,8 @@ def test_that_stopping_ended_is_said_once():
             return {"u": {0: ["span"]}}
 
     trainer, said, credit = object.__new__(module.SeeleTrainer), [], Credit()
-    trainer.log, trainer._visits, trainer.global_steps = SimpleNamespace(warn=said.append), {}, 4
+    trainer.log, trainer.global_steps = SimpleNamespace(warn=said.append), 4
+    trainer.current = StepRecord()
     for _ in range(2):
         assert trainer._take_credit(credit) == {"u_0_0": ["span"]}
     [warning] = said
@@ -377,32 +384,73 @@ def test_of_a_problem_that_a_step_began_twice_the_group_that_was_trained_on_coun
 
     heard, failed = [], []
     trainer = object.__new__(module.SeeleTrainer)
-    trainer._problem_of_uid = {"step2-000000": 7, "step2-000001": 8, "step2-000002": 7}
-    trainer._visits = {uid: f"visit of {uid}" for uid in ("step2-000002", "step2-000000", "step2-000001")}
+    problem_of_uid = {"step2-000000": 7, "step2-000001": 8, "step2-000002": 7}
+    visits = {uid: f"visit of {uid}" for uid in ("step2-000002", "step2-000000", "step2-000001")}
+    trainer.current = StepRecord(problem_of_uid=problem_of_uid, visits=visits)
     trainer.seele = SeeleConfig(method="grpo")
     trainer.planner = SimpleNamespace(learn=lambda *step: heard.append(step))
-    trainer._nothing_to_learn = False
     batch = SimpleNamespace(keys=[f"{trained}_0_0", "step2-000001_0_0"], tags=[{}, {}])
     advantages = torch.nested.as_nested_tensor([torch.ones(2), torch.zeros(2)], layout=torch.jagged)
     monkeypatch.setattr(module, "read_columns", lambda *_: {"advantages": advantages})
     trainer._learn(batch)
-    visits = {7: f"visit of {trained}", 8: "visit of step2-000001"}
-    assert heard == [(visits, {7: {0: 1.0}, 8: {0: 0.0}})]
+    of_problems = {7: f"visit of {trained}", 8: "visit of step2-000001"}
+    assert heard == [(of_problems, {7: {0: 1.0}, 8: {0: 0.0}})]
+    assert trainer.current.advantages == {trained: {0: 1.0}, "step2-000001": {0: 0.0}}
     trainer._learn_solutions(
         SimpleNamespace(take_step=lambda step: failed.append(step) or []), trainer._uids_by_problem(batch)
     )
-    assert failed == [visits]
-    trainer._nothing_to_learn = True
+    assert failed == [of_problems]
+    trainer.current = StepRecord(problem_of_uid=problem_of_uid, visits=visits, updates=False)
     trainer._learn(batch)
-    assert (heard[-1], trainer._advantages) == ((visits, {}), {}), "no group was trained on"
+    assert (heard[-1], trainer.current.advantages) == ((of_problems, {}), {}), "no group was trained on"
+
+
+def test_a_step_begins_with_an_empty_record_to_which_further_problems_are_added(monkeypatch):
+    from seele_verl import trainer as module
+
+    monkeypatch.setattr(module.ray, "get", lambda answer: answer)
+    trainer, in_flights = object.__new__(module.SeeleTrainer), []
+
+    def begin_more(count, *, in_flight):
+        in_flights.append(in_flight)
+        return [9, 7][:count], {}
+
+    trainer.controller = SimpleNamespace(begin_step=SimpleNamespace(remote=lambda step: None))
+    trainer.planner = SimpleNamespace(begin=lambda step, carried: ([7, 8], {}), begin_more=begin_more)
+    trainer.train_dataset = [{"problem": index} for index in range(10)]
+    trainer.seele, trainer.credit, trainer._carried = SeeleConfig(method="grpo"), None, []
+    trainer.replay_buffer = SimpleNamespace(
+        pending_keys={"train": {"step2-000001"}}, running_keys={"train": set()}
+    )
+    trainer.current = of_step_1 = StepRecord(
+        problem_of_uid={"step1-000000": 5}, visits={"step1-000000": "visit"}, updates=False
+    )
+    trainer.current.advantages["step1-000000"][0] = 1.0
+    trainer.global_steps = 2
+    batch = trainer._next_train_batch()
+    problem_of_uid = {"step2-000000": 7, "step2-000001": 8}
+    assert [*batch["uid"]] == [*problem_of_uid]
+    assert trainer.current == StepRecord(problem_of_uid=problem_of_uid) != of_step_1
+    batch = trainer._next_train_batch(2)
+    problem_of_uid |= {"step2-000002": 9, "step2-000003": 7}
+    assert ([*batch["uid"]], [*batch["repeat"]]) == (["step2-000002", "step2-000003"], [0, 1])
+    assert trainer.current == StepRecord(problem_of_uid=problem_of_uid)
+    assert in_flights == [[8]]
+
+
+class Replica:
+    """An engine of one server, whose death ``ray.wait`` tells by ``life of NAME``."""
+
+    def __init__(self, name):
+        self.servers = [SimpleNamespace(live=SimpleNamespace(remote=lambda: f"life of {name}"))]
 
 
 @pytest.mark.parametrize(
     ("others", "dead", "said"),
     [
         ({}, [], "the rollouts of all problems of step 3 failed, the first with ValueError: no judge"),
-        ({}, ["engine"], "the engine died in step 3"),
-        ({"running_keys": {"b"}}, ["engine"], "the engine died in step 3"),
+        ({}, ["life of engine"], "the engine died in step 3"),
+        ({"running_keys": {"b"}}, ["life of engine"], "the engine died in step 3"),
         ({"running_keys": {"b"}}, [], ""),
         ({"finished_keys": {"b"}}, [], ""),
     ],
@@ -414,7 +462,8 @@ def test_a_step_whose_rollouts_all_failed_ends_with_their_cause(monkeypatch, oth
     monkeypatch.setattr(module.ray, "get", lambda answer: answer)
     monkeypatch.setattr(module.ray, "wait", lambda refs, **_: (dead, []))
     trainer = object.__new__(module.SeeleTrainer)
-    trainer._engines, trainer.global_steps = {"engine": 0}, 3
+    engines = SimpleNamespace(replicas=[Replica("engine")])
+    trainer.engines, trainer.global_steps = EngineWatch(engines, warn=None), 3
     trainer.controller = SimpleNamespace(first_reason=SimpleNamespace(remote=lambda: "ValueError: no judge"))
     sets = {"failure_keys": {"a"}} | others
     names = ("pending_keys", "running_keys", "finished_keys", "failure_keys")
@@ -593,27 +642,28 @@ def test_a_step_ends_without_engines_that_died_and_is_saved_before_the_run_ends(
     monkeypatch.setattr(module.SeeleTrainer.__base__, "on_step_end", lambda self: saved.append("weights"))
     trainer = object.__new__(module.SeeleTrainer)
     trainer.run, trainer.global_steps, trainer.timing_raw = tmp_path, 3, {}
-    trainer._lost_engines, trainer._saved_step, trainer._saved_at = False, 2, 0.0
-    trainer.seele, trainer.log = SimpleNamespace(save_every_minutes=None), SimpleNamespace(warn=said.append)
+    trainer._saved_step, trainer._saved_at = 2, 0.0
+    trainer.seele = SimpleNamespace(save_every_minutes=None)
     trainer.config, trainer.total_training_steps = SimpleNamespace(trainer=SimpleNamespace(save_freq=2)), 9
     trainer._save_checkpoint = lambda: saved.append(trainer.global_steps)
-    trainer.checkpoint_manager = object.__new__(CheckpointEngineManager)
-    trainer.checkpoint_manager.replicas = ["first", "second"]
-    trainer._engines = {"life of first": "first", "life of second": "second"}
+    first, second = Replica("first"), Replica("second")
+    manager = object.__new__(CheckpointEngineManager)
+    manager.replicas = [first, second]
+    trainer.engines = EngineWatch(manager, warn=said.append)
     (tmp_path / "logs").mkdir()
     trainer.on_step_end()
     assert (saved, said) == (["weights"], [])
     dead.append("life of first")
-    trainer._let_go_of_lost_engines()
-    trainer._let_go_of_lost_engines()
-    assert trainer.checkpoint_manager.replicas == ["second"]
+    trainer.engines.let_go_of_dead(3)
+    trainer.engines.let_go_of_dead(3)
+    assert manager.replicas == [second]
     assert said == ["step 3: 1 of 2 engines died; the others take over, and the run ends after this step\n"]
     with pytest.raises(RuntimeError, match="an engine died in step 3, after which the run is saved"):
         trainer.on_step_end()
     assert saved == ["weights", 3]
     dead.append("life of second")
     with pytest.raises(RuntimeError, match="the engine died in step 3"):
-        trainer._let_go_of_lost_engines()
+        trainer.engines.let_go_of_dead(3)
 
 
 @pytest.mark.parametrize(
@@ -637,7 +687,8 @@ def test_a_checkpoint_that_only_its_age_caused_is_marked(
     monkeypatch.setattr(module.SeeleTrainer.__base__, "on_step_end", lambda self: None)
     trainer = object.__new__(module.SeeleTrainer)
     trainer.run, trainer.global_steps, trainer.total_training_steps = tmp_path, step, 9
-    trainer.timing_raw, trainer._lost_engines, trainer._let_go_of_lost_engines = {}, False, lambda: None
+    trainer.timing_raw = {}
+    trainer.engines = SimpleNamespace(let_go_of_dead=lambda step: None, has_lost_some=False)
     trainer._saved_step, trainer._saved_at = 2, -math.inf if minutes == 0 else time.monotonic()
     trainer.seele = SimpleNamespace(save_every_minutes=5 if minutes is not None else None)
     trainer.config = SimpleNamespace(trainer=SimpleNamespace(save_freq=every))
@@ -771,45 +822,43 @@ def test_passes_for_log_probabilities_cost_once_a_step_however_often_it_trains(m
         }
     )
 
-    def metrics_of(work, *, has_critic=False, **hints):
+    def metrics_of(step, *, has_critic=False, **hints):
         seele = SeeleConfig(method="grpo", hints=HintConfig(**hints))
         meter = module.CostMeter(config, seele, build_source(seele.off_policy), has_critic=has_critic)
-        return meter.metrics(work, {"tokens/prefilled": 0.0, "tokens/generated": 0.0})
+        return meter.metrics(step, rows)
 
     visit = visit_of([(0, False), (1, True)], prompt_tokens=20)
     monkeypatch.setattr(module, "tokens_by_round", lambda visits: {0: 60} if visits == [visit] else {})
-    work = module.StepWork(
+    rows = {
+        "u_0_0": {"prompt_len": 20, "response_len": 40},
+        "u_1_0": {"prompt_len": 25, "response_len": 15},
+    }
+    step = StepRecord(
         visits={"u": visit},
-        rows={
-            "u_0_0": {"prompt_len": 20, "response_len": 40},
-            "u_1_0": {"prompt_len": 25, "response_len": 15},
-        },
+        controller_metrics={"tokens/prefilled": 0.0, "tokens/generated": 0.0},
         informative={"u_0_0", "of_another_step"},
-        updates=True,
-        solutions=(),
-        teacher_prompts={},
     )
-    metrics = metrics_of(work)
+    metrics = metrics_of(step)
     assert metrics["flops"] == 6 * 200 + 2 * 100
     # Two epochs over the longer prompt and both responses, and over the one informative row.
     assert metrics["tokens/trained_packed"] == 2 * (25 + 40 + 15)
     assert metrics["tokens/trained_informative"] == 2 * (20 + 40)
     # A hint in the user's turn is followed by the template's tokens, so prompts have no common beginning.
-    apart = metrics_of(work, placement="user", request="{question} Begin with: {hint}")
+    apart = metrics_of(step, placement="user", request="{question} Begin with: {hint}")
     assert apart["tokens/trained_packed"] == 2 * (20 + 40 + 25 + 15)
     # verl makes that pass even if no group is worth an update.
-    without = replace(work, updates=False)
+    without = replace(step, updates=False)
     metrics = metrics_of(without)
     assert (metrics["flops"], metrics["flops_round_0"]) == (2 * 100, 2 * 60)
     assert metrics["tokens/trained_informative"] == 0
     # A supervised update between steps, of 10 tokens with a solution of 6, is made once.
-    solutions = [module.Solution(prompt_ids=[1] * 4, response_ids=[2] * 6)]
+    solutions = [Solution(prompt_ids=[1] * 4, response_ids=[2] * 6)]
     metrics = metrics_of(replace(without, solutions=solutions))
     assert (metrics["flops"], metrics["tokens/teacher_forced"]) == (6 * 10 + 2 * 100, 6)
     trained = ("tokens/trained", "tokens/trained_packed", "tokens/trained_informative")
     assert [metrics[name] for name in trained] == [10, 10, 10]
     # A critic of three parameters: one pass for values, and three epochs of its own.
-    metrics = metrics_of(work, has_critic=True)
+    metrics = metrics_of(step, has_critic=True)
     assert metrics["flops"] == 6 * 200 + 2 * 100 + 3 * (6 * 300 + 2 * 100)
     assert (metrics["tokens/trained"], metrics["tokens/critic_trained"]) == (200, 300)
 
@@ -823,9 +872,9 @@ def test_a_checkpoint_knows_how_long_its_step_took_before_it_was_saved(monkeypat
 
     monkeypatch.setattr(module.SeeleTrainer.__base__, "step", step)
     trainer = object.__new__(module.SeeleTrainer)
-    trainer.global_steps, trainer._visits, trainer.callbacks = 1, {}, Callbacks(())
+    trainer.global_steps, trainer.current, trainer.callbacks = 1, StepRecord(), Callbacks(())
     trainer._measure, trainer._looked_at = lambda batch: {"flops": 5.0}, {"step"}
-    trainer.logger, trainer._tokens = SimpleNamespace(logger={}), {}
+    trainer.logger = SimpleNamespace(logger={})
     trainer.log = SimpleNamespace(count=lambda metrics: {"flops_total": 6.0}, write_rollouts=lambda *_: None)
     metrics = {}
     trainer.step(metrics, {})
@@ -881,7 +930,7 @@ def test_validation_and_the_first_step_tell_format_from_knowledge(monkeypatch):
         {"trainer": {"log_val_generations": 0}, "data": {"max_response_length": 7}}
     )
     trainer.seele, trainer._looked_at = SeeleConfig(method="grpo"), set()
-    trainer.logger, trainer._tokens = SimpleNamespace(logger={}), {}
+    trainer.logger = SimpleNamespace(logger={})
     trainer.log = SimpleNamespace(
         warn=said.append, count=lambda metrics: {}, write_rollouts=lambda step, rows: None
     )
@@ -898,7 +947,7 @@ def test_validation_and_the_first_step_tell_format_from_knowledge(monkeypatch):
 
     monkeypatch.setattr(module.SeeleTrainer.__base__, "step", lambda self, metrics, timing_raw: None)
     visit = Visit(instance=instance, step=1, prompt_tokens=1, step_tokens=(), rollouts=tuple(rollouts))
-    trainer._visits, trainer._advantages, trainer._measure = {"uid": visit}, {}, lambda batch: {}
+    trainer.current, trainer._measure = StepRecord(visits={"uid": visit}), lambda batch: {}
     trainer.callbacks = SimpleNamespace(on_step_end=lambda step, metrics: {})
     for trainer.global_steps in (1, 2):
         trainer.step({}, {})

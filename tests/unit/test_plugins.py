@@ -304,11 +304,11 @@ def test_the_trainer_tells_callbacks_of_steps_validations_and_checkpoints(named,
     trainer.val_dataset, trainer._validated_texts = ["problem"], ["response"]
     trainer.callbacks = Callbacks(named("Best"))
     trainer.global_steps, trainer.run, trainer._training = 3, tmp_path, True
-    trainer._visits, trainer._advantages, trainer._carried, trainer._checkpoints_to_keep = {}, {}, [], None
+    trainer.current, trainer._carried, trainer._checkpoints_to_keep = module.StepRecord(), [], None
     nothing = SimpleNamespace(remote=dict)
     trainer.controller = SimpleNamespace(state_dict=nothing)
     trainer.planner = SimpleNamespace(state_dict=dict)
-    trainer.logger, trainer._tokens = SimpleNamespace(logger={}), {}
+    trainer.logger = SimpleNamespace(logger={})
     trainer.log = SimpleNamespace(count=lambda metrics: {}, write_rollouts=lambda step, rows: None)
     trainer._measure = lambda batch: {"reward/mean": 0.5}
     trainer._looked_at = {"step"}

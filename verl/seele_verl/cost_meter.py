@@ -1,7 +1,6 @@
 """What a step's update costs: tokens counted three ways, and FLOPs. docs/metrics.md has the definitions."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from omegaconf import DictConfig
@@ -14,25 +13,7 @@ from seele.rollout.metrics import packed_tokens, teacher_forced_tokens, tokens_b
 from seele_verl.protocol import parse_row_key
 from seele_verl.runs.card import count_critic_parameters, count_parameters
 from seele_verl.self_distillation import extra_teacher_tokens
-from seele_verl.solutions import Solution
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepWork:
-    """What one step generated and learnt."""
-
-    visits: Mapping[str, Visit]
-    """The visits of the step's problems, by uid."""
-    rows: Mapping[str, Mapping[str, Any]]
-    """Tags of the update's rows, by key, without padding rows."""
-    informative: Collection[str]
-    """Keys of the rows that the update learnt from, apart from KL and entropy."""
-    updates: bool
-    """False if no group was worth an update."""
-    solutions: Sequence[Solution]
-    """What a supervised update learnt."""
-    teacher_prompts: Mapping[str, list[int]]
-    """The prompts that a teacher read, by uid."""
+from seele_verl.step_record import StepRecord
 
 
 class CostMeter:
@@ -63,31 +44,33 @@ class CostMeter:
         self.learns_hint_once_a_round = source.in_response and source.has_own_loss
         self.continues_hints = seele.hints.user_request is None
 
-    def metrics(self, work: StepWork, sampled: Mapping[str, float]) -> dict[str, float]:
+    def metrics(self, step: StepRecord, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
         """Return the step's tokens and FLOPs, in all and for each round.
 
         Args:
-            work: What the step did.
-            sampled: ``tokens/generated`` and ``tokens/prefilled`` in all and for each round, among others.
+            step: What the step did.
+            rows: Tags of the update's rows, by key, without padding rows.
         """
-        trained = [work.visits[uid] for uid in dict.fromkeys(parse_row_key(key)[0] for key in work.rows)]
-        times = self.epochs * work.updates
-        of_solutions = sum(len(each.response_ids) for each in work.solutions)
-        of_their_rows = of_solutions + sum(len(each.prompt_ids) for each in work.solutions)
+        sampled = step.controller_metrics
+        trained = [step.visits[uid] for uid in dict.fromkeys(parse_row_key(key)[0] for key in rows)]
+        times = self.epochs * step.updates
+        of_solutions = sum(len(each.response_ids) for each in step.solutions)
+        of_their_rows = of_solutions + sum(len(each.prompt_ids) for each in step.solutions)
         given = teacher_forced_tokens(
             trained, learns_hints=self.learns_hints, once_a_round=self.learns_hint_once_a_round
         )
-        packed, informative = (
-            self._packed(work, keys) for keys in (work.rows, work.rows.keys() & {*work.informative})
+        packed = self._packed(step.visits, rows)
+        informative = self._packed(
+            step.visits, {key: tag for key, tag in rows.items() if key in step.informative}
         )
         metrics: dict[str, float] = {
-            "tokens/teacher_forced": given * work.updates + of_solutions,
+            "tokens/teacher_forced": given * step.updates + of_solutions,
             "tokens/trained_packed": packed * times + of_their_rows,
             "tokens/trained_informative": informative * times + of_their_rows,
         }
         of_round = {f"_round_{index}": count for index, count in tokens_by_round(trained).items()}
-        in_rows = {"": sum(tag["prompt_len"] + tag["response_len"] for tag in work.rows.values())} | of_round
-        by_teacher = extra_teacher_tokens(work.visits, work.teacher_prompts)
+        in_rows = {"": sum(tag["prompt_len"] + tag["response_len"] for tag in rows.values())} | of_round
+        by_teacher = extra_teacher_tokens(step.visits, step.teacher_prompts)
         of_teacher = {f"_round_{index}": count for index, count in by_teacher.items()}
         of_teacher[""] = sum(by_teacher.values())
         generated = {name for name in sampled if name.startswith("tokens/generated")}
@@ -113,20 +96,20 @@ class CostMeter:
                 )
         return metrics
 
-    def _packed(self, work: StepWork, keys: Iterable[str]) -> int:
+    def _packed(self, visits: Mapping[str, Visit], rows: Mapping[str, Mapping[str, Any]]) -> int:
         """Return the tokens of these rows, with what a group's rows begin with counted once.
 
         Where a longer hint does not begin with a shorter one's tokens, rows with the same hint form a group.
         """
         hint_steps = {
             (uid, rollout.rollout_index): rollout.hint_steps
-            for uid, visit in work.visits.items()
+            for uid, visit in visits.items()
             for rollout in visit.rollouts
             if not self.continues_hints
         }
-        rows = []
-        for key in keys:
+        lengths = []
+        for key, tag in rows.items():
             uid, rollout_index = parse_row_key(key)
             group = f"{uid} {hint_steps.get((uid, rollout_index), 0)}"
-            rows.append((group, work.rows[key]["prompt_len"], work.rows[key]["response_len"]))
-        return packed_tokens(rows)
+            lengths.append((group, tag["prompt_len"], tag["response_len"]))
+        return packed_tokens(lengths)

@@ -38,7 +38,7 @@ from seele.methods.credit import MilestoneCredit, Span
 from seele.methods.interleave import FailedProblems
 from seele.methods.loss_terms import LossTerms
 from seele.methods.sources import build_source
-from seele.records import Finish, GradeReason, Visit
+from seele.records import Finish, GradeReason
 from seele.rollout.metrics import rollout_rows, step_metrics, unanswered_of
 from seele.rollout.solutions import encode_problem, encode_with_solution
 from seele.rollout.templates import encode_prompt
@@ -54,11 +54,12 @@ from seele_verl.changes import with_changes
 from seele_verl.columns import read_columns, real_rows
 from seele_verl.compat import call_on_every_rank
 from seele_verl.controller_actor import start_controller
-from seele_verl.cost_meter import CostMeter, StepWork
+from seele_verl.cost_meter import CostMeter
 from seele_verl.cpu.resources import prepare_ranks, return_free_memory
 from seele_verl.critic import CriticWorker
 from seele_verl.data_only import reading_data_only
 from seele_verl.engine.weight_socket import send_on_own_socket
+from seele_verl.engine_watch import EngineWatch
 from seele_verl.faults import DEATHS, plugin_fault, watch_for_faults
 from seele_verl.hint_reliance import measure_hint_reliance
 from seele_verl.losses import informative_columns, means_over_computed, seele_loss, weight_columns
@@ -101,6 +102,7 @@ from seele_verl.runs.watchdog import show_life
 from seele_verl.self_distillation import ask_teacher, write_divergence
 from seele_verl.settings import read_settings
 from seele_verl.solutions import ActorWorker, Solution, learn_solutions
+from seele_verl.step_record import StepRecord
 from seele_verl.token_dump import token_columns
 
 # verl polls its replay buffer every 2 s by default, which is as long as a whole step of a tiny model. A poll
@@ -133,29 +135,12 @@ class SeeleTrainer(PPOTrainerSync):
         self.log = RunLog(self.run)
         self.callbacks = Callbacks(self.seele.callbacks)
         self._training = False
-        self._engines: dict[Any, Any] = {}
-        """Reference that yields an error once an engine's server is dead -> the server's replica."""
-        self._lost_engines = False
         self._saved_step, self._saved_at = 0, time.monotonic()
         """This process's last checkpoint, and when it was written; or when the process began."""
         self._carried: list[int] = []
         """Problems that the previous step left behind."""
-        self._problem_of_uid: dict[str, int] = {}
-        """Problems that the step began."""
-        self._visits: dict[str, Visit] = {}
-        """The visits of the step's problems, by uid."""
-        self._controller_metrics: dict[str, float] = {}
-        self._advantages: dict[str, dict[int, float]] = {}
-        """uid -> rollout index -> the advantage that the update gave to the rollout's last token."""
-        self._tokens: dict[str, dict[int, dict[str, list[Any]]]] = {}
-        """uid -> rollout index -> the dump's columns for each token."""
-        self._teacher_prompts: dict[str, list[int]] = {}
-        """The reference model's prompts for the step's groups; empty without self-distillation."""
-        self._nothing_to_learn = False
-        self._solutions: list[Solution] = []
-        """The solutions that the step's supervised update learnt."""
-        self._informative: set[str] = set()
-        """Keys of the rows that the update learnt from, apart from KL and entropy."""
+        self.current = StepRecord()
+        """What is known of the step; each step begins with a new record."""
         self._validated_texts: list[str] = []
         """The last validation's responses."""
         self._looked_at: set[str] = set()
@@ -185,7 +170,7 @@ class SeeleTrainer(PPOTrainerSync):
         """Return why the step or its validation has no rollouts at all, for which verl's message names no
         cause; else an empty text.
         """
-        if self._engines and self._dead_engines() == {*self._engines.values()}:
+        if self.engines.have_all_died():
             return f"the engine died in step {self.global_steps}"
         others = (*self._unfinished, self.replay_buffer.finished_keys)
         if any(of["train"] for of in others) or not self.replay_buffer.failure_keys["train"]:
@@ -222,14 +207,14 @@ class SeeleTrainer(PPOTrainerSync):
         """Return the problems that a step begins, or ``num_prompts`` more where verl filters groups."""
         if num_prompts is None:
             ray.get(self.controller.begin_step.remote(self.global_steps))
-            self._problem_of_uid, self._teacher_prompts = {}, {}
+            self.current = StepRecord()
             problems, replayed = self.planner.begin(self.global_steps, carried=self._carried)
         else:
-            in_flight = [self._problem_of_uid[uid] for of in self._unfinished for uid in of["train"]]
+            in_flight = [self.current.problem_of_uid[uid] for of in self._unfinished for uid in of["train"]]
             problems, replayed = self.planner.begin_more(num_prompts, in_flight=in_flight)
-        earlier = [*self._problem_of_uid.values()]
+        earlier = [*self.current.problem_of_uid.values()]
         uids = [f"step{self.global_steps}-{len(earlier) + index:06d}" for index in range(len(problems))]
-        self._problem_of_uid |= zip(uids, problems, strict=True)
+        self.current.problem_of_uid |= zip(uids, problems, strict=True)
         if self.seele.curriculum.spare_problems:
             self.replay_buffer.awaited = frozenset(uids[: len(self._carried)])
         rows = [
@@ -259,43 +244,18 @@ class SeeleTrainer(PPOTrainerSync):
                 "problems again\n"
             )
 
-    def _dead_engines(self) -> set[Any]:
-        """Return the replicas whose server is dead."""
-        if not self._engines:
-            return set()
-        dead, _ = ray.wait([*self._engines], num_returns=len(self._engines), timeout=0)
-        return {self._engines[each] for each in dead}
-
-    def _let_go_of_lost_engines(self) -> None:
-        """Finish the step without engines that have died. Their requests went to the others.
-
-        Raises:
-            RuntimeError: All engines have died.
-        """
-        dead = self._dead_engines()
-        if lost := dead and dead & {*self.checkpoint_manager.replicas}:
-            before = len(self.checkpoint_manager.replicas)
-            self.checkpoint_manager.remove_replicas([*lost])
-            if not self.checkpoint_manager.replicas:
-                raise RuntimeError(f"the engine died in step {self.global_steps}")
-            self._lost_engines = True
-            self.log.warn(
-                f"step {self.global_steps}: {len(lost)} of {before} engines died; the others take over, and "
-                "the run ends after this step\n"
-            )
-
     def on_sample_end(self) -> None:
-        self._let_go_of_lost_engines()
+        self.engines.let_go_of_dead(self.global_steps)
         left_behind = []
         if self.seele.curriculum.spare_problems:
             left_behind = self.replay_buffer.left_behind()
             self._cancel(left_behind)
             self.replay_buffer.forget(left_behind)
-            self._carried = [self._problem_of_uid[uid] for uid in left_behind]
-        visits, self._controller_metrics = ray.get(self.controller.take_step.remote())
+            self._carried = [self.current.problem_of_uid[uid] for uid in left_behind]
+        visits, self.current.controller_metrics = ray.get(self.controller.take_step.remote())
         # A visit of an earlier step may have ended between that step's end and its own cancellation.
-        of_this_step = self._problem_of_uid.keys() - left_behind
-        self._visits = {uid: visit for uid, visit in visits.items() if uid in of_this_step}
+        of_this_step = self.current.problem_of_uid.keys() - left_behind
+        self.current.visits = {uid: visit for uid, visit in visits.items() if uid in of_this_step}
         super().on_sample_end()
 
     def _cancel(self, uids: Sequence[str]) -> None:
@@ -308,15 +268,15 @@ class SeeleTrainer(PPOTrainerSync):
                 has_died = True  # the next step replaces the worker
         if has_died:
             for uid in uids:
-                name = self.train_dataset.instance_ids[self._problem_of_uid[uid]]
+                name = self.train_dataset.instance_ids[self.current.problem_of_uid[uid]]
                 ray.get(self.controller.end_visit.remote(name))
 
     def _drop_unselected(self, batch: KVBatchMeta) -> KVBatchMeta:
         """Return the rows of the groups that the update learns from."""
         uid_of_key = {key: parse_row_key(key)[0] for key in batch.keys}
-        visits = {uid: self._visits[uid] for uid in dict.fromkeys(uid_of_key.values())}
+        visits = {uid: self.current.visits[uid] for uid in dict.fromkeys(uid_of_key.values())}
         selected = self.planner.select(list(visits.values()))
-        self._nothing_to_learn = not selected
+        self.current.updates = bool(selected)
         kept = [key for key, uid in uid_of_key.items() if visits[uid].instance.instance_id in selected]
         if not kept or len(kept) == len(batch):
             return batch
@@ -332,7 +292,7 @@ class SeeleTrainer(PPOTrainerSync):
         if self.seele.credit.by_milestones:
             batch = write_spans(batch, spans)
         elif self.seele.credit.by_distillation:
-            metrics["distillation/divergence"] = write_divergence(batch, self._teacher_prompts)
+            metrics["distillation/divergence"] = write_divergence(batch, self.current.teacher_prompts)
         elif not self.use_critic:
             batch = write_advantages(batch, self.source)
         if self.source.marks_tokens:
@@ -348,7 +308,7 @@ class SeeleTrainer(PPOTrainerSync):
     def _take_credit(self, credit: MilestoneCredit) -> dict[str, list[Span]]:
         """Return the advantages of the step's rollouts, by row."""
         stopped = credit.stops
-        spans = credit.take_step(self._visits)
+        spans = credit.take_step(self.current.visits)
         if stopped and not credit.stops:
             self.log.warn(
                 f"warning: step {self.global_steps}: {100 * credit.false_alarms:.1f} % of the rollouts with "
@@ -373,7 +333,7 @@ class SeeleTrainer(PPOTrainerSync):
             asked = self.seele.prompt
             metrics |= measure_hint_reliance(
                 batch,
-                self._visits,
+                self.current.visits,
                 self.actor_rollout_wg,
                 ask=lambda question: encode_prompt(self.tokenizer, question, asked.template, asked.chat),
                 temperature=self.config.actor_rollout_ref.rollout.temperature,
@@ -401,9 +361,9 @@ class SeeleTrainer(PPOTrainerSync):
         if self.seele.credit.by_distillation:
             asked, request = self.seele.prompt, self.seele.credit.request
             in_batch = {parse_row_key(key)[0] for key in real_rows(batch)}
-            self._teacher_prompts = {
+            self.current.teacher_prompts = {
                 uid: encode_with_solution(self.tokenizer, visit.instance, request, asked.template, asked.chat)
-                for uid, visit in self._visits.items()
+                for uid, visit in self.current.visits.items()
                 if uid in in_batch and visit.instance.steps
             }
             how = {"no_lora_adapter": True} if self.ref_in_actor else {}
@@ -411,7 +371,7 @@ class SeeleTrainer(PPOTrainerSync):
             passes = "rollout" if self.ref_in_actor else "ref"
             ask_teacher(
                 batch,
-                self._teacher_prompts,
+                self.current.teacher_prompts,
                 workers.compute_log_prob if self.ref_in_actor else workers.compute_ref_log_prob,
                 multiple=self._multiple_of_rows(self.config.actor_rollout_ref[passes]),
                 temperature=self.config.actor_rollout_ref.rollout.temperature,
@@ -433,9 +393,8 @@ class SeeleTrainer(PPOTrainerSync):
         show_life(self.run)
         actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
         columns = weight_columns(actor, self.terms)
-        self._informative = keys_with_weight(batch, informative_columns(self.terms))
-        self._solutions = []
-        if not self._nothing_to_learn:
+        self.current.informative = keys_with_weight(batch, informative_columns(self.terms))
+        if self.current.updates:
             num_updates = len(batch) / (actor.ppo_mini_batch_size * self.config.actor_rollout_ref.rollout.n)
             for column in (column for each in self.terms for column in each.term.counted):
                 batch.extra_info[count_of(column)] = count_tokens(batch, column) / num_updates
@@ -451,7 +410,7 @@ class SeeleTrainer(PPOTrainerSync):
                     of_update,
                     rows=len(batch),
                     tokens=tokens,
-                    computed=self._informative,
+                    computed=self.current.informative,
                     loss_agg_mode=actor.loss_agg_mode,
                 )
             metrics |= of_update
@@ -468,19 +427,19 @@ class SeeleTrainer(PPOTrainerSync):
         """
         trained = {parse_row_key(key)[0] for key in batch.keys}
         uids = {
-            self._problem_of_uid[uid]: uid
-            for uid in sorted(self._visits, key=lambda uid: (uid in trained, uid))
+            self.current.problem_of_uid[uid]: uid
+            for uid in sorted(self.current.visits, key=lambda uid: (uid in trained, uid))
         }
         return dict(sorted(uids.items(), key=lambda item: item[1]))
 
     def _learn_solutions(self, failed: FailedProblems, uids: Mapping[int, str]) -> dict[str, float]:
         """Note the step's failures, and make a supervised update once enough problems have failed."""
-        visits = {problem: self._visits[uid] for problem, uid in uids.items()}
-        self._solutions = [self._solution(problem) for problem in failed.take_step(visits)]
-        if not self._solutions:
+        visits = {problem: self.current.visits[uid] for problem, uid in uids.items()}
+        self.current.solutions = [self._solution(problem) for problem in failed.take_step(visits)]
+        if not self.current.solutions:
             return {}
         temperature = self.config.actor_rollout_ref.rollout.temperature
-        found = learn_solutions(self.actor_rollout_wg, self._solutions, temperature=temperature)
+        found = learn_solutions(self.actor_rollout_wg, self.current.solutions, temperature=temperature)
         return {f"interleave/{name}": value for name, value in found.items()}
 
     def _solution(self, problem: int) -> Solution:
@@ -492,20 +451,18 @@ class SeeleTrainer(PPOTrainerSync):
     def _learn(self, batch: KVBatchMeta) -> None:
         """Tell the planner the step's results, before the step is saved."""
         data = read_columns(batch, ["advantages"])
-        self._advantages = defaultdict(dict)
         sizes: dict[str, dict[int, float]] = defaultdict(dict)
         for key, tag, advantage_T in zip(batch.keys, batch.tags, data["advantages"].unbind(), strict=True):
-            if not (tag.get("is_padding") or self._nothing_to_learn):
+            if self.current.updates and not tag.get("is_padding"):
                 uid, rollout_index = parse_row_key(key)
-                self._advantages[uid][rollout_index] = float(advantage_T[-1])
+                self.current.advantages[uid][rollout_index] = float(advantage_T[-1])
                 sizes[uid][rollout_index] = float(advantage_T.abs().mean())
-        self._tokens = defaultdict(dict)
-        if self.seele.dump_tokens and not self._nothing_to_learn:
+        if self.seele.dump_tokens and self.current.updates:
             for key, columns in token_columns(batch, self.tokenizer.batch_decode).items():
                 uid, rollout_index = parse_row_key(key)
-                self._tokens[uid][rollout_index] = columns
+                self.current.tokens[uid][rollout_index] = columns
         uids = self._uids_by_problem(batch)
-        visits = {problem: self._visits[uid] for problem, uid in uids.items()}
+        visits = {problem: self.current.visits[uid] for problem, uid in uids.items()}
         self.planner.learn(visits, {problem: sizes[uid] for problem, uid in uids.items() if uid in sizes})
         if self._refreshes_solutions:
             self.train_dataset.own_solutions.learn(visits)
@@ -514,8 +471,7 @@ class SeeleTrainer(PPOTrainerSync):
         if self.terms.change_the_loss:
             actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
             self.actor_rollout_wg.set_loss_fn(partial(seele_loss, config=actor, terms=self.terms))
-        replicas = self.checkpoint_manager.replicas
-        self._engines = {server.live.remote(): each for each in replicas for server in each.servers}
+        self.engines = EngineWatch(self.checkpoint_manager, warn=self.log.warn)
         call_on_every_rank(self.actor_rollout_wg, send_on_own_socket)
         if self.config.trainer.device == "cpu":
             prepare_ranks(self.actor_rollout_wg, ranks=self.config.trainer.n_gpus_per_node)
@@ -622,10 +578,10 @@ class SeeleTrainer(PPOTrainerSync):
 
     def on_step_end(self) -> None:
         show_life(self.run)
-        self._let_go_of_lost_engines()
+        self.engines.let_go_of_dead(self.global_steps)
         stops = is_asked_to_stop(self.run)
         minutes = (time.monotonic() - self._saved_at) / 60
-        ends = stops or self._lost_engines
+        ends = stops or self.engines.has_lost_some
         every, is_last = self.config.trainer.save_freq, self.global_steps >= self.total_training_steps
         allowed = self.seele.save_every_minutes or math.inf
         # Without save_freq, verl does not save the last step.
@@ -637,7 +593,7 @@ class SeeleTrainer(PPOTrainerSync):
                 mark_passing(step_folder(self.run, self.global_steps))
         if stops:
             self._stop_after(self.global_steps)
-        if self._lost_engines:
+        if self.engines.has_lost_some:
             raise RuntimeError(f"an engine died in step {self.global_steps}, after which the run is saved")
         super().on_step_end()
 
@@ -721,15 +677,15 @@ class SeeleTrainer(PPOTrainerSync):
         """
         batch: KVBatchMeta = super().step(metrics, timing_raw)
         metrics |= self._measure(batch)
-        self._warn_once("step", {str(self.global_steps): unanswered_of(self._visits.values())})
+        self._warn_once("step", {str(self.global_steps): unanswered_of(self.current.visits.values())})
         metrics |= self.log.count(metrics)
         metrics |= self.callbacks.on_step_end(self.global_steps, _scalars(metrics))
         times = {f"timing_s/{phase}": seconds for phase, seconds in timing_raw.items()}
         self._line = _scalars(metrics | times | {"timing_s/step": sum(timing_raw.values())})
         rows = [
             row
-            for uid, visit in self._visits.items()
-            for row in rollout_rows(visit, self._advantages.get(uid, {}), self._tokens.get(uid))
+            for uid, visit in self.current.visits.items()
+            for row in rollout_rows(visit, self.current.advantages.get(uid, {}), self.current.tokens.get(uid))
         ]
         self.log.write_rollouts(self.global_steps, rows)
         log_rollouts(
@@ -742,9 +698,9 @@ class SeeleTrainer(PPOTrainerSync):
 
     def _measure(self, batch: KVBatchMeta) -> dict[str, float]:
         """Return the metrics and the cost of the step's rollouts and update."""
-        visits, continues_hints = [*self._visits.values()], self.seele.hints.user_request is None
+        visits, continues_hints = [*self.current.visits.values()], self.seele.hints.user_request is None
         metrics = step_metrics(visits, continues_hints=continues_hints)
-        metrics |= self._controller_metrics | self.planner.metrics()
+        metrics |= self.current.controller_metrics | self.planner.metrics()
         metrics["rollout/left_behind_problems"] = float(len(self._carried))
         if self.credit is not None:
             metrics |= {f"milestones/{name}": value for name, value in self.credit.metrics().items()}
@@ -752,15 +708,7 @@ class SeeleTrainer(PPOTrainerSync):
             metrics["hints/own_solutions"] = float(len(self.train_dataset.own_solutions))
         if self.failed is not None:
             metrics |= {f"interleave/{name}": value for name, value in self.failed.metrics().items()}
-        work = StepWork(
-            visits=self._visits,
-            rows=real_rows(batch),
-            informative=self._informative,
-            updates=not self._nothing_to_learn,
-            solutions=self._solutions,
-            teacher_prompts=self._teacher_prompts,
-        )
-        return metrics | self.cost_meter.metrics(work, self._controller_metrics)
+        return metrics | self.cost_meter.metrics(self.current, real_rows(batch))
 
     def _compute_metrics(
         self, batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: Any, global_steps: int, epoch: int
