@@ -73,6 +73,10 @@ CONTROLLERS: dict[str, Callable[..., Controller]] = {
 }
 
 
+OF_ONE_PROBLEM = ("next_hint_ratio", "observe", "end_visit")
+"""What a ``SequentialController`` has instead of ``plan_rounds``, ``observe_rounds`` and ``end_visits``."""
+
+
 def configured_controller(settings: SeeleConfig) -> Controller:
     """The controller that a run's settings ask for.
 
@@ -209,7 +213,13 @@ def _build(name: str, run: RunWide, settings: Mapping[str, Any]) -> Controller:
         own = part(**arguments)
     if not isinstance(own, Controller):
         raise ConfigError(
-            f"{KEY}: {where(part)} is not derived from seele.hints.Controller or SequentialController; "
-            "docs/extending.md has the contract"
+            f"{KEY}: {where(part)} gives a {type(own).__name__}, which is not derived from "
+            "seele.hints.Controller or SequentialController; docs/extending.md has the contract"
+        )
+    uncalled = ("next_hint_ratios", *(() if isinstance(own, SequentialController) else OF_ONE_PROBLEM))
+    if found := [name for name in uncalled if hasattr(own, name)]:
+        raise ConfigError(
+            f"{KEY}: {where(part)} has {found}, which a run would never call; write plan_rounds, "
+            "observe_rounds and end_visits, or derive from SequentialController"
         )
     return CheckedController(own)

@@ -113,7 +113,7 @@ class ConditionalController(Controller):
         self._imposed = imposed
 
     @property
-    def _header(self) -> State:
+    def _state_header(self) -> State:
         return state_header(self._section, self.version)
 
     def metrics(self) -> dict[str, float]:

@@ -91,7 +91,7 @@ class Controller(ABC):
         """All that the controller has learnt, including visits in progress: JSON with string keys. Equal
         states give equal JSON.
         """
-        return self._header
+        return self._state_header
 
     def load_state_dict(self, state: State) -> None:
         """Continue from a ``state_dict`` as if there had been no interruption.
@@ -99,14 +99,14 @@ class Controller(ABC):
         Raises:
             CheckpointError: If it is of another controller or version, or damaged; nothing changes then.
         """
-        read_state(state, header=self._header, read=dict)
+        read_state(state, header=self._state_header, read=dict)
 
     def _read_state(self, state: State, read: Callable[[State], Saved]) -> Saved:
         """Return ``read(state)`` if the state has the header and the keys of this controller's own states."""
-        return read_state(state, header=self._header, read=read, keys=self.state_dict())
+        return read_state(state, header=self._state_header, read=read, keys=self.state_dict())
 
     @property
-    def _header(self) -> State:
+    def _state_header(self) -> State:
         return state_header(self.name, self.version)
 
     def metrics(self) -> dict[str, float]:

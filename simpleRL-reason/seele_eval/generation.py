@@ -25,13 +25,6 @@ _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
 _OLDER_WEIGHTS = ["pytorch_model*.bin"]
 
-# Settings of a model and of its tokenizer; a vocabulary in other files counts only without tokenizer.json.
-_SETTINGS = (
-    "*config.json", "*.index.json", "*.jinja", "chat_template.json", "tokenizer.json", "vocab.json",
-    "added_tokens.json", "special_tokens_map.json", "params.json", "tekken.json",
-)  # fmt: skip
-_VOCABULARY = ("*.model", "*.tiktoken", "merges.txt", "vocab.txt")
-
 
 def find_model(name: str, *, revision: str | None = None) -> Path:
     """The folder of the model called ``name``.
@@ -84,12 +77,6 @@ def find_weights(model: Path) -> list[Path]:
     if not weights:
         raise DataError(f"{model}: holds no weights (*.safetensors or *.bin)")
     return weights
-
-
-def find_settings(model: Path) -> list[Path]:
-    """The files of a Hugging Face folder, besides its weights, on which prompts and responses depend."""
-    patterns = _SETTINGS if (model / "tokenizer.json").is_file() else (*_SETTINGS, *_VOCABULARY)
-    return sorted({file for pattern in patterns for file in model.glob(pattern)})
 
 
 Stamps = Mapping[Path, tuple[int, ...] | None]

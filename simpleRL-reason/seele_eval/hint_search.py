@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from seele.data.storage.append_log import LineAppender, read_whole_lines
-from seele.data.storage.files import file_sha256
+from seele.data.storage.files import file_sha256, settings_files
 from seele.errors import CheckpointError, ConfigError
 from seele.records import Chat, Finish, GradeReason, Instance
 from seele.reward.grader import GraderPool
@@ -21,7 +21,7 @@ from seele.rollout.sampling import rollout_seed
 from seele.rollout.templates import CHAT, template_text
 from seele_eval.arguments import add_sampling
 from seele_eval.conditions import deciding, describe_chat, differing
-from seele_eval.generation import EngineSettings, find_model, find_settings, find_weights, start_engine
+from seele_eval.generation import EngineSettings, find_model, find_weights, start_engine
 from seele_eval.generation import complete as complete_prompts
 from seele_eval.grading import BOX, Reading, extract_boxed, judge_found, judge_one
 from seele_eval.predictions import read_predictions
@@ -181,7 +181,7 @@ def _conditions(options: argparse.Namespace) -> dict[str, Any]:
     return {
         "problems": file_sha256(options.file),
         "weights": [file_sha256(each) for each in find_weights(model)],
-        "files": {each.name: file_sha256(each) for each in find_settings(model)},
+        "files": {each.name: file_sha256(each) for each in settings_files(model)},
         "template": options.template,
         "template_text": None if options.template == CHAT else template_text(options.template),
         "chat": describe_chat(options.chat),

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from seele.config.build import from_mapping
 from seele.config.settings import RewardConfig
-from seele.data.storage.files import check_writable, file_sha256
+from seele.data.storage.files import check_writable, file_sha256, settings_files
 from seele.errors import ConfigError
 from seele.plugins import absolute, files_of
 from seele.records import Chat
@@ -32,7 +32,6 @@ from seele_eval.generation import (
     Stamps,
     complete_here,
     find_model,
-    find_settings,
     find_weights,
     stamp,
 )
@@ -414,7 +413,7 @@ def _find_files(model: str, arguments: Arguments) -> ModelFiles:
     if arguments.server:
         return ModelFiles([], [])
     folder = find_model(model, revision=arguments.revision)
-    return ModelFiles(find_weights(folder), find_settings(folder))
+    return ModelFiles(find_weights(folder), settings_files(folder))
 
 
 def _describe_model(model: str, arguments: Arguments, files: ModelFiles) -> dict[str, Any]:

@@ -275,7 +275,7 @@ def test_many_problems_at_once_get_the_hints_that_each_would_get_alone(seed):
     assert np.mean(apart) <= 0.02
 
 
-def test_a_plan_of_one_hint_is_the_next_hint_with_the_accuracy_expected_of_it():
+def test_a_hint_does_not_depend_on_the_size_of_the_round_and_comes_with_the_accuracy_expected_of_it():
     planning, asked = build(), build()
     for controller in (planning, asked):
         visit(controller, "p", 0.4)

@@ -452,8 +452,15 @@ def test_capabilities_are_class_attributes(own):
 def test_what_it_lacks_is_named_with_its_place(own):
     with pytest.raises(ConfigError, match=r"seele.hints.controller: .*own_0.py:5 lacks \['observe'\]"):
         build(own(a=("def observe", "def notice")))
-    with pytest.raises(ConfigError, match=r"own_1.py:2 is not derived from seele.hints.Controller or"):
+    with pytest.raises(ConfigError, match=r"own_1.py:2 gives a Stairs, which is not derived from seele"):
         build(own("\nclass Stairs:\n    name = 'x'\n"))
+    with pytest.raises(ConfigError, match=r"own_2.py:2 gives a NoneType, which is not derived from seele"):
+        build(own("\ndef Stairs(): pass\n"))
+    with pytest.raises(ConfigError, match=r"has \['next_hint_ratios'\], which a run would never call"):
+        build(own(a=("    def observe", "    def next_hint_ratios(self, requests): ...\n\n    def observe")))
+    of_many = "\nfrom seele.hints.paper import PaperController\nclass Stairs(PaperController):\n"
+    with pytest.raises(ConfigError, match=r"has \['observe'\], which a run would never call"):
+        build(own(f"{of_many}    def observe(self, instance_id, **outcome): ...\n"))
     with pytest.raises(ConfigError, match="is 3; expected a class"):
         build(own("Stairs = 3"))
 

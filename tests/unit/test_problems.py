@@ -35,8 +35,8 @@ from seele.data.storage.files import (
     as_readable_as_usual,
     check_writable,
     file_sha256,
+    model_sha256,
     read_json_lines,
-    weights_sha256,
     write_atomically,
 )
 from seele.data.storage.schema import count_unhintable, read_columns, read_problems, write_problems
@@ -762,13 +762,13 @@ def test_a_record_that_is_missing_or_broken_is_refused(files, tmp_path, content)
         read_fitting_problems(files, -1, tmp_path / "record")
 
 
-def test_the_digest_of_weights_tells_models_apart_wherever_they_lie(tmp_path):
+def test_the_digest_tells_models_apart_wherever_they_lie(tmp_path):
     blocks = random.Random(0).randbytes(6 << 20)
 
     def digest(name: str, content: bytes, file: str = "model.safetensors") -> str | None:
         (tmp_path / name).mkdir(exist_ok=True)
         (tmp_path / name / file).write_bytes(content)
-        return weights_sha256(tmp_path / name)
+        return model_sha256(tmp_path / name)
 
     one = digest("one", blocks)
     assert digest("copy", blocks) == one
@@ -776,4 +776,7 @@ def test_the_digest_of_weights_tells_models_apart_wherever_they_lie(tmp_path):
     assert one not in {digest("end", blocks[:-1] + b"!"), digest("begin", b"!" + blocks[1:])}
     assert digest("small", blocks[: 4 << 20]) != digest("other", blocks[: 3 << 20] + bytes(1 << 20))
     assert digest("shards", blocks) != digest("shards", blocks, "other.safetensors")
-    assert weights_sha256(tmp_path / "nowhere") is None
+    assert model_sha256(tmp_path / "nowhere") is None
+    # As LUFFY's base model differs from the one that it was copied from.
+    (tmp_path / "copy/config.json").write_text('{"rope_theta": 40000}')
+    assert model_sha256(tmp_path / "copy") != one

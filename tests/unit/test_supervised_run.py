@@ -21,7 +21,7 @@ from seele.records import Instance
 from seele_verl import train
 from seele_verl.changes import with_changes
 from seele_verl.merge import merge_checkpoint
-from seele_verl.runs.card import describe_cost
+from seele_verl.runs.card import describe_changes, describe_cost
 from seele_verl.runs.checkpoints import last_complete_step, saved_steps
 from seele_verl.runs.log import RunLog, tracking_variables
 from seele_verl.runs.progress import format_step
@@ -382,6 +382,8 @@ def test_a_run_says_which_of_its_inputs_have_changed_since_the_last_command(
     other, said = repeat(train=[problem(i) for i in range(25)])
     assert other == first | {"train_files": other["train_files"]} and other != first
     assert said == "unlike the last command in this folder: with other contents in train_files"
+    same = {"arguments": [], "inputs": {"train_files": None}}
+    assert describe_changes({"arguments": [], "inputs": first}, same) == "", "a file that is not known now"
 
 
 def test_the_stages_share_a_fork_server_and_a_request_to_stop(configure, tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""What the trainer knows of the step that runs."""
+"""What the trainer knows of the current step."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

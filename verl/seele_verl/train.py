@@ -210,9 +210,10 @@ def _run_stage(
     """
     folder = Path(config.trainer.default_local_dir).resolve()
     folder.mkdir(parents=True, exist_ok=True)
+    # Before anything in the folder changes, because it reads all of the data.
+    card = describe_command(config, overrides)
     damaged = damaged_checkpoints(folder) if config.trainer.resume_mode == "auto" else {}
-    start = _prepare_folder(config, folder, preflight.num_problems)
-    last_card, card = read_run_card(folder), describe_command(config, overrides)
+    start, last_card = _prepare_folder(config, folder, preflight.num_problems), read_run_card(folder)
     changes = describe_changes(last_card, card) if last_card else ""
     has_finished = start.is_done and last_card.get("status") == "finished"
     if start.resumed_at is not None and has_finished and not preflight.is_supervised:

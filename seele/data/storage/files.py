@@ -184,25 +184,43 @@ def distinct_weight_files(model: Path) -> list[Path]:
     return [file for file in weight_files(model) if not file.name.startswith("consolidated")]
 
 
-SAMPLED_BLOCKS, BLOCK_BYTES = 64, 1 << 16
-"""What ``weights_sha256`` reads of each file: 4 MiB, however large the model."""
+# A vocabulary in other files counts only without tokenizer.json.
+_SETTINGS = (
+    "*config.json", "*.index.json", "*.jinja", "chat_template.json", "tokenizer.json", "vocab.json",
+    "added_tokens.json", "special_tokens_map.json", "params.json", "tekken.json",
+)  # fmt: skip
+_VOCABULARY = ("*.model", "*.tiktoken", "merges.txt", "vocab.txt")
 
 
-def weights_sha256(model: Path) -> str | None:
-    """Return a digest that tells the weights of Hugging Face folders apart; None without weight files.
-
-    It covers each file's size and blocks at equal distances, all of it if the file is small. Training changes
-    some weight in most blocks.
+def settings_files(model: Path) -> list[Path]:
+    """Return the files of a Hugging Face folder, besides its weights, on which prompts and responses depend:
+    settings of the model and of its tokenizer.
     """
-    digest, files = hashlib.sha256(), distinct_weight_files(model)
-    for path in files:
+    patterns = _SETTINGS if (model / "tokenizer.json").is_file() else (*_SETTINGS, *_VOCABULARY)
+    return sorted({file for pattern in patterns for file in model.glob(pattern)})
+
+
+SAMPLED_BLOCKS, BLOCK_BYTES = 64, 1 << 16
+"""What ``model_sha256`` reads of each weight file: 4 MiB, however large the model."""
+
+
+def model_sha256(model: Path) -> str | None:
+    """Return a digest that tells Hugging Face folders apart; None without weight files.
+
+    It covers the settings of the model and of its tokenizer, the size of each weight file, and blocks of the
+    file at equal distances, which are all of a small one. Training changes some weight in most blocks.
+    """
+    digest, weights = hashlib.sha256(), distinct_weight_files(model)
+    for path in settings_files(model):
+        digest.update(f"{path.name} {file_sha256(path)}\n".encode())
+    for path in weights:
         size = path.stat().st_size
         digest.update(f"{size}\n".encode())
         with path.open("rb") as stream:
             for number in range(SAMPLED_BLOCKS):
                 stream.seek(max(size - BLOCK_BYTES, 0) * number // (SAMPLED_BLOCKS - 1))
                 digest.update(stream.read(BLOCK_BYTES))
-    return digest.hexdigest() if files else None
+    return digest.hexdigest() if weights else None
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

@@ -225,7 +225,7 @@ CONDITIONS = {
 """Settings that should agree between runs, by description, besides base model and training data."""
 
 INPUTS = {"base model": "base_model", "training data": "train_files", "validation data": "val_files"}
-"""Names of the digests that ``run_card.json`` has of what these settings name, by their description."""
+"""Keys of ``inputs`` in ``run_card.json``, by the description of the setting that names the files."""
 
 
 def caveats(arms: Mapping[str, Mapping[int, ComparedRun]]) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from seele.data.storage.files import distinct_weight_files, file_sha256, weights_sha256, write_atomically
+from seele.data.storage.files import distinct_weight_files, file_sha256, model_sha256, write_atomically
 from seele.report.run_folder import FIRST_STAGE
 from seele_verl.runs.log import TOTALS, rows_of, totals_of
 
@@ -48,18 +48,17 @@ def read_run_card(run: Path) -> dict[str, Any]:
 def describe_command(config: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     """Return the run's arguments and digests of its inputs, which tell runs apart whose paths are the same.
 
-    A digest is None if it is unknown, as for a model that is not yet downloaded. In the second of two stages
-    the base model is the first one's, and the training data, which the stages divide, have no digest.
+    A digest is None if it is unknown, as for a model that is named by its place on the hub. In the second of
+    two stages the base model is the first one's, and the training data, which the stages divide, have none.
     """
-    first = read_run_card(Path(config.trainer.default_local_dir) / FIRST_STAGE)
-    inputs = {
-        "base_model": weights_sha256(Path(config.actor_rollout_ref.model.path)),
-        "train_files": _files_sha256(config.data.train_files),
-        "val_files": _files_sha256(config.data.val_files),
-    }
-    if first:
-        base_model = first.get("inputs", {}).get("base_model")
-        inputs |= {"base_model": base_model, "train_files": None}
+    inputs: dict[str, str | None] = {"val_files": _files_sha256(config.data.val_files)}
+    if first := read_run_card(Path(config.trainer.default_local_dir) / FIRST_STAGE):
+        inputs |= {"base_model": first.get("inputs", {}).get("base_model"), "train_files": None}
+    else:
+        inputs |= {
+            "base_model": model_sha256(Path(config.actor_rollout_ref.model.path)),
+            "train_files": _files_sha256(config.data.train_files),
+        }
     return {"arguments": [*overrides], "inputs": inputs}
 
 
@@ -72,7 +71,7 @@ def _files_sha256(files: str | Sequence[str]) -> str | None:
 
 def describe_changes(last_card: Mapping[str, Any], card: Mapping[str, Any]) -> str:
     """Return a line on how a resumed run's arguments and inputs differ from those of the folder's last
-    command; empty if they do not. An earlier release recorded no inputs.
+    command; empty if they do not. Inputs that either of them does not know count as the same.
     """
     before, now = (
         [each for each in of.get("arguments", card["arguments"]) if not each.startswith("trainer.resume_")]
@@ -84,7 +83,7 @@ def describe_changes(last_card: Mapping[str, Any], card: Mapping[str, Any]) -> s
         "with other contents in": [
             name
             for name, digest in card["inputs"].items()
-            if digest != (last_card.get("inputs", {}).get(name) or digest)
+            if digest and digest != (last_card.get("inputs", {}).get(name) or digest)
         ],
     }
     changes = "; ".join(f"{word} {' '.join(each)}" for word, each in parts.items() if each)
