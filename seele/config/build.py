@@ -18,7 +18,7 @@ KINDS = {
     int: "a whole number",
     float: "a number",
     bool: "true or false",
-    str: "text",
+    str: "a text",
     NoneType: "null",
     Mapping: "keys with values",
 }

@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 import yaml
 
-from seele.data.storage.files import file_sha256
+from seele.data.storage.files import file_sha256, settings_files
 from seele.data.storage.schema import write_problems
 from seele.errors import CheckpointError, ConfigError, DataError, SeeleError
 from seele.records import Finish, Instance
@@ -21,7 +21,7 @@ from seele_eval import run as evaluation
 from seele_eval.arguments import parse_arguments
 from seele_eval.command import run_command
 from seele_eval.conditions import read_run_defaults
-from seele_eval.generation import find_model, find_settings, find_weights
+from seele_eval.generation import find_model, find_weights
 from seele_eval.plan import make_plan
 from seele_eval.predictions import read_predictions
 from seele_eval.prompts import Response
@@ -141,7 +141,7 @@ def test_every_file_says_under_which_conditions(model, problems, tmp_path):
     assert "- top_p: 0.9" in (out / "scores.md").read_text()
     # Where it exists, tokenizer.json alone is the vocabulary.
     (model / "tokenizer.json").write_text("{}")
-    assert [file.name for file in find_settings(model)] == ["config.json", "tokenizer.json"]
+    assert [file.name for file in settings_files(model)] == ["config.json", "tokenizer.json"]
 
 
 def test_greedy_and_sampled_are_scored_side_by_side(model, problems, tmp_path):

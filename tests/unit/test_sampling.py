@@ -292,7 +292,7 @@ def test_a_run_takes_the_templates_strings_others_or_none():
         ConfigError, match=r"seele.prompt.stop: expected a list such as \[User:\], got 'User:'"
     ):
         stop("User:")
-    with pytest.raises(ConfigError, match=r"seele.prompt.stop\[0\]: expected text, got 7"):
+    with pytest.raises(ConfigError, match=r"seele.prompt.stop\[0\]: expected a text, got 7"):
         stop([7])
     with pytest.raises(
         ConfigError, match=r"seele.prompt: stop must contain only non-empty texts, got \[''\]"

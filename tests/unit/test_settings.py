@@ -93,7 +93,7 @@ BAD = [
     ({"rollout_correction_level": "row"}, "must be one of ['token', 'sequence'], got 'row'"),
     ({"rollout_correction_threshold": 1}, "must be finite and above 1, got 1.0"),
     ({"rollout_correction_threshold": math.inf}, "must be finite and above 1, got inf"),
-    ({"rollout_cache": 4}, "seele.rollout_cache: expected text"),
+    ({"rollout_cache": 4}, "seele.rollout_cache: expected a text"),
     ({"reward": {"time_limit_s": 0}}, "seele.reward: time_limit_s must be finite and positive, got 0.0"),
     ({"reward": {"time_limit_s": math.inf}}, "time_limit_s must be finite and positive, got inf"),
 ]

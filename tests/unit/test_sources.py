@@ -532,7 +532,9 @@ def test_a_column_that_is_there_may_be_empty(tmp_path):
 
 def test_a_solution_that_is_no_text_is_refused_and_not_dropped(tmp_path):
     (tmp_path / "f.jsonl").write_text(json.dumps(GOOD | {"proof": ["First.\nThen."]}))
-    with pytest.raises(DataError, match=r"line 1, column 'proof': expected text, got .*\(list\); map a list"):
+    with pytest.raises(
+        DataError, match=r"line 1, column 'proof': expected a text, got .*\(list\); map a list"
+    ):
         list(read_source(tmp_path / "f.jsonl", columns={"solution": "proof"}))
     [found] = read_source(tmp_path / "f.jsonl", columns={"solution": "proof[0]"})
     assert found.steps == ("First.\n", "Then.")
@@ -583,8 +585,8 @@ def test_a_parquet_text_that_is_no_utf_8_is_refused(tmp_path):
             {"columns": {"answer": None, "solution": "a"}, "solution_form": "gsm8k", "max_steps": 3},
             "max_steps has no effect on solution_form 'gsm8k'",
         ),
-        ({"splits": {"train": 2022}}, r"hf://a/b.splits.train: expected text, got 2022"),
-        ({"splits": {2022: "train"}}, r"hf://a/b.splits: expected text, got 2022"),
+        ({"splits": {"train": 2022}}, r"hf://a/b.splits.train: expected a text, got 2022"),
+        ({"splits": {2022: "train"}}, r"hf://a/b.splits: expected a text, got 2022"),
     ],
 )
 def test_bad_settings_are_refused(changes, complaint):
@@ -759,7 +761,7 @@ def test_an_error_in_a_function_is_named_with_file_line_and_row_and_nothing_is_w
         ("reference: table.py:read\ncolumns: [a]", r"mine.yaml.columns: expected a section .*\['a'\]"),
         ("reference: table.py:read\ncolumns: {answers: a}", r"mine.yaml.columns: unknown key 'answers'"),
         ("reference: table.py:read\nmax_steps: few", "mine.yaml.max_steps: expected a whole number"),
-        ("title: Mine", "mine.yaml: expected text under 'reference', got None"),
+        ("title: Mine", "mine.yaml: expected a text under 'reference', got None"),
         ("[a, b]", r"mine.yaml: expected lines such as .*, got \['a', 'b'\]"),
         ("a: [", "mine.yaml: cannot be read as YAML"),
         ("reference: table.py:raed", r"table.py has no 'raed'; it has \['SOURCE'"),
@@ -965,7 +967,7 @@ def write_rows(path: Path, *rows: dict) -> Path:
 
 def test_a_column_with_texts_and_lists_of_solutions_is_refused_and_not_dropped(tmp_path):
     file = write_rows(tmp_path / "f.jsonl", {"solution": "First.\nThen."}, {"solution": ["First."]})
-    with pytest.raises(DataError, match=r"line 2, column 'solution': expected text, got .*; map a list"):
+    with pytest.raises(DataError, match=r"line 2, column 'solution': expected a text, got .*; map a list"):
         list(read_source(file))
 
 
@@ -983,7 +985,7 @@ def test_a_bad_answer_is_refused_or_skipped_and_does_not_replace_the_column(tmp_
     ("row", "complaint"),
     [
         ({"question": 7, "problem": "another"}, r"no question \(column 'question' is 7\)"),
-        ({"question": "q2?", "solution": False}, "column 'solution': expected text, got False"),
+        ({"question": "q2?", "solution": False}, "column 'solution': expected a text, got False"),
         ({"question": "q2?", "answer": "7"}, "no answer .*must end in a line '#### number', got '7'"),
     ],
     ids=["question", "solution", "gsm8k"],
