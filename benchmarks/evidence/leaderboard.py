@@ -1,7 +1,8 @@
-"""The leaderboard: every arm on every task, at equal cost. The same runs give the same page.
+"""The leaderboard: every arm on every task, at equal cost; and each method's numbers on its page. The same
+runs give the same pages.
 
-    python benchmarks/evidence/leaderboard.py                        # docs/evidence/leaderboard.md
-    python benchmarks/evidence/leaderboard.py --check                # exit status 1 if it would change
+    python benchmarks/evidence/leaderboard.py                        # the pages
+    python benchmarks/evidence/leaderboard.py --check                # exit status 1 if one would change
     python benchmarks/evidence/leaderboard.py --out mine.md \\
         --add mixed/mine=runs/mine_0 --add mixed/mine=runs/mine_1    # with your own run folders
 
@@ -20,7 +21,19 @@ from statistics import fmean
 
 from archive import read
 from plan import TUNING, all_arms, heldout_of, load_plan
-from tables import CHAINS, REFERENCE, TASK_PAGES, compare_runs, split_of, stored_runs, with_lenders
+from tables import (
+    CHAINS,
+    COST,
+    REFERENCE,
+    TASK_PAGES,
+    compare_runs,
+    difference_cell,
+    estimate_cell,
+    split_of,
+    stored_runs,
+    with_lenders,
+    with_tables,
+)
 
 from seele.data.storage.files import write_atomically
 from seele.errors import ConfigError, SeeleError
@@ -32,8 +45,16 @@ from seele.report.comparison.tables import amount, points, share
 from seele.report.run_folder import RunFolder, read_run
 
 PAGE = TASK_PAGES / "leaderboard.md"
+METHOD_PAGES = TASK_PAGES.parent / "methods"
+# Method -> the arms on its page, if they are not the one with its name.
+ARMS_OF = {
+    "grpo": ["grpo", "grpo-n8"],
+    "seele": ["seele", "seele-n8-late"],
+    "uft": ["uft-released", "uft-n8-released"],
+    **{method: [f"{method}-released"] for method in ("luffy", "rl_sft_loss", "exgrpo")},
+}
 BY = (
-    *("tokens_generated", "tokens_trained", "tokens_trained_packed"),
+    *(COST, "tokens_trained", "tokens_trained_packed"),
     *("tokens_trained_informative", "flops"),
 )
 HEAD = """# Leaderboard
@@ -60,6 +81,8 @@ adds your own runs of a task.
 
 Added = Mapping[str, Mapping[str, Sequence[Path]]]
 """Task -> arm -> the user's run folders."""
+ByCost = Mapping[str, Mapping[str, Result]]
+"""Cost -> task -> its arms at equal cost."""
 
 
 @cache
@@ -73,14 +96,58 @@ def tasks_shown() -> list[str]:
     return [*CHAINS, *(task for task in load_plan()["tasks"] if task not in (*CHAINS, TUNING))]
 
 
-def leaderboard(tasks: Sequence[str], added: Added) -> str:
-    """Return the page, without costs that too few of the runs have counted."""
-    tables = []
-    for cost in BY:
-        results = {task: found for task in tasks if (found := result(task, cost, added.get(task, {})))}
-        if results:
-            tables.append(f"\n## At equal {COSTS[cost].title}\n\n{table(results)}")
+def compare_all(tasks: Sequence[str], added: Added) -> ByCost:
+    """Compare the arms of all tasks, without costs that too few of the runs have counted."""
+    by_cost = {
+        cost: {task: found for task in tasks if (found := result(task, cost, added.get(task, {})))}
+        for cost in BY
+    }
+    return {cost: results for cost, results in by_cost.items() if results}
+
+
+def leaderboard(by_cost: ByCost) -> str:
+    """Return the page."""
+    tables = (f"\n## At equal {COSTS[cost].title}\n\n{table(results)}" for cost, results in by_cost.items())
     return HEAD + "".join(tables)
+
+
+def method_pages(by_cost: ByCost) -> dict[Path, str]:
+    """Return the methods' pages, each with its table of numbers updated."""
+    pages = sorted(METHOD_PAGES.glob("*.md"))
+    return {
+        page: with_tables(page.read_text(encoding="utf-8"), {"number": numbers(page.stem, by_cost[COST])})
+        for page in pages
+    }
+
+
+def numbers(method: str, results: Mapping[str, Result]) -> str:
+    """Return a table with a row per task and arm of the method."""
+    rows = [
+        [
+            f"[`{task}`](../evidence/{task}.md)",
+            f"`{arm}`",
+            str(len(found.accuracy.by_seed)),
+            estimate_cell(found.accuracy),
+            difference_cell(found.difference),
+            amount(of_task.budget),
+        ]
+        for task, of_task in results.items()
+        for arm in ARMS_OF.get(method, [method])
+        if (found := of_task.arms.get(arm)) and arm not in lent_arms(task, of_task)
+    ]
+    if not rows:
+        return "None yet.\n"
+    heads = ["task", "arm", "seeds", "held-out", "minus GRPO, points", "tokens generated"]
+    return (
+        "Un-hinted accuracy on held-out problems at equal generated tokens, with 95 % intervals over "
+        f"seeds:\n\n{markdown_table(heads, rows, num_names=2)}"
+    )
+
+
+def lent_arms(task: str, of_task: Result) -> set[str]:
+    """Return the arms that other tasks lend the task."""
+    lenders = load_plan()["tasks"][task].get("beside", ())
+    return {arm for lender in lenders for arm in stored_runs(lender, [*of_task.arms])}
 
 
 def result(task: str, cost: str, added: Mapping[str, Sequence[Path]]) -> Result | None:
@@ -207,8 +274,7 @@ def table(results: Mapping[str, Result]) -> str:
     cells: dict[str, dict[str, str]] = defaultdict(dict)
     gains: dict[str, list[tuple[bool, float]]] = defaultdict(list)
     for task, of_task in results.items():
-        lenders = load_plan()["tasks"][task].get("beside", ())
-        lent = {arm for lender in lenders for arm in stored_runs(lender, [*of_task.arms])}
+        lent = lent_arms(task, of_task)
         gains_of_task = {reference_of(task): 0.0} | {
             arm: found.difference.mean
             for arm, found in of_task.arms.items()
@@ -269,12 +335,19 @@ def main() -> None:
     try:
         for task, arms in added.items():
             check_added(task, arms)
-        page = leaderboard(tasks, added).encode()
+        by_cost = compare_all(tasks, added)
     except SeeleError as error:
         sys.exit(f"error: {error}")
+    pages = {out: leaderboard(by_cost), **({} if added else method_pages(by_cost))}
+    changed = {
+        path: text
+        for path, text in pages.items()
+        if not path.exists() or path.read_text(encoding="utf-8") != text
+    }
     if arguments.check:
-        sys.exit(0 if out.exists() and out.read_bytes() == page else f"{out} does not match the runs")
-    write_atomically(out, page)
+        sys.exit("".join(f"{path} does not match the stored runs\n" for path in changed) or 0)
+    for path, text in changed.items():
+        write_atomically(path, text)
 
 
 if __name__ == "__main__":

@@ -232,8 +232,8 @@ def equal_cost_table(
                 f"`{arm}`",
                 named[arm]["what"],
                 str(len(found.accuracy.by_seed)),
-                _estimate(found.accuracy),
-                *map(_difference, differences),
+                estimate_cell(found.accuracy),
+                *map(difference_cell, differences),
                 share(harder.arms[arm].accuracy.mean),
                 "not reached" if reach.of_mean_curve is None else amount(reach.of_mean_curve),
                 f"{reach.num_reached} of {len(reach.by_seed)}",
@@ -268,8 +268,8 @@ def released_table(task: str, cost: str) -> str:
                 f"`{arm}`",
                 f"`{beside}`",
                 str(len(of_all.arms[arm].accuracy.by_seed)),
-                _estimate(of_all.arms[arm].accuracy),
-                *map(_difference, differences),
+                estimate_cell(of_all.arms[arm].accuracy),
+                *map(difference_cell, differences),
             ]
         )
     heads = ["arm", "beside", "seeds", "held-out", "minus that, points"]
@@ -289,8 +289,8 @@ def average_table(
         [
             f"`{arm}`",
             str(len(first.arms[arm].average.by_seed)),
-            _estimate(first.arms[arm].average),
-            *(_difference(result.arms[arm].average_difference) for result in results.values()),
+            estimate_cell(first.arms[arm].average),
+            *(difference_cell(result.arms[arm].average_difference) for result in results.values()),
         ]
         for arm in arms
         if arm in first.arms
@@ -366,7 +366,9 @@ def headline_table(task: str, arms: Mapping[str, Sequence[str]]) -> str:
         generated, trained = (result[REFERENCE].arms[arm] for result in results.values())
         seeds = str(len(generated.accuracy.by_seed))
         differences = (generated.difference, generated.average_difference, trained.difference)
-        rows.append([f"`{arm}`", seeds, _estimate(generated.accuracy), *map(_difference, differences)])
+        rows.append(
+            [f"`{arm}`", seeds, estimate_cell(generated.accuracy), *map(difference_cell, differences)]
+        )
     where = [f"at {amount(of[REFERENCE].budget)} {COSTS[cost].title}" for cost, of in results.items()]
     minus = [f"minus `{REFERENCE}`", "on average up to there", where[1]]
     return markdown_table(["arm", "seeds", where[0], *minus], rows)
@@ -390,7 +392,7 @@ def tasks_table(tasks: Sequence[str], arms: Mapping[str, Sequence[str]]) -> str:
                 f"`{task}`",
                 str(len(accuracies[0].by_seed)),
                 *(share(accuracy.mean) for accuracy in accuracies),
-                *map(_difference, differences),
+                *map(difference_cell, differences),
             ]
         )
     heads = [
@@ -413,7 +415,7 @@ def checker_table(plan: Mapping[str, Any], arms: Sequence[str]) -> str:
     rows = [
         [
             f"`{checker}`",
-            *(_difference(results[checker].arms[hinted + quality].difference) for results in by_cost),
+            *(difference_cell(results[checker].arms[hinted + quality].difference) for results in by_cost),
         ]
         for checker, quality in zip(checkers, qualities, strict=True)
     ]
@@ -643,11 +645,11 @@ def mistakes_table(task: str) -> str:
     return markdown_table(["model", "no mistake", *heads], rows)
 
 
-def _estimate(estimate: Estimate) -> str:
+def estimate_cell(estimate: Estimate) -> str:
     return share(estimate.mean) + _ends(estimate.t_interval_95, share)
 
 
-def _difference(difference: Difference | None) -> str:
+def difference_cell(difference: Difference | None) -> str:
     return "" if difference is None else points(difference.mean) + _ends(difference.t_interval_95, points)
 
 

@@ -539,8 +539,11 @@ def test_the_leaderboard_is_what_the_stored_runs_give_and_takes_a_run_of_ones_ow
 ):
     archive = load_from(EVIDENCE, "archive")
     leaderboard = load_from(EVIDENCE, "leaderboard")
-    tasks = leaderboard.tasks_shown()
-    assert leaderboard.PAGE.read_text() == leaderboard.leaderboard(tasks, {})
+    by_cost = leaderboard.compare_all(leaderboard.tasks_shown(), {})
+    assert leaderboard.PAGE.read_text() == leaderboard.leaderboard(by_cost)
+    for page, text in leaderboard.method_pages(by_cost).items():
+        assert page.read_text() == text, page
+        assert ("\n## Our number\n\n<!-- table number -->\n" in text) == (page.stem != "README"), page
     stored = archive.read_task("mixed")
     for seed in (0, 1):
         archive.unpack(stored[f"seele-n8/seed_{seed}"], tmp_path / f"mine_{seed}")
@@ -611,14 +614,15 @@ def test_the_leaderboard_takes_the_arms_that_another_task_lends_and_counts_them_
     plan, tables = evidence
     leaderboard = load_from(EVIDENCE, "leaderboard")
     tasks, cost = plan.load_plan()["tasks"], "tokens_generated"
-    assert leaderboard.result("released", cost, {}) is None  # it has no GRPO
-    borrowing = {**tasks["released"], "beside": ["mixed"]}
-    lent = {**plan.load_plan(), "tasks": {**tasks, "released": borrowing, "none": borrowing}}
-    for module in (leaderboard, tables):
-        monkeypatch.setattr(module, "load_plan", lambda: lent)
     found = leaderboard.result("released", cost, {})
     rows = leaderboard.table({"released": found}).splitlines()
     lead = {row.split("`")[1]: row.split("|")[-2].strip() for row in rows if row.startswith("| `")}
     assert {"grpo", "uft-n8"} <= lead.keys()
     assert (lead["uft-n8"], lead["uft-n8-released"]) == ("", "1 of 1")
-    assert leaderboard.result("none", cost, {}) is None  # before it has a run of its own
+    # Without GRPO, and before a task has a run of its own, nothing is compared.
+    alone = {key: value for key, value in tasks["released"].items() if key != "beside"}
+    changed = {**plan.load_plan(), "tasks": {**tasks, "released": alone, "none": tasks["released"]}}
+    for module in (leaderboard, tables):
+        monkeypatch.setattr(module, "load_plan", lambda: changed)
+    assert leaderboard.result("released", cost, {}) is None
+    assert leaderboard.result("none", cost, {}) is None
