@@ -14,13 +14,14 @@ from random import Random
 from typing import Any
 
 from seele.hints.contract import (
+    Controller,
     SequentialController,
     check_number,
     check_numbers,
     check_outcome,
     nearest_legal,
 )
-from seele.records import HintShare, RoundRequest, State
+from seele.records import HintShare, RoundOutcome, RoundRequest, State
 from seele.saved_state import read_count, read_section, read_value
 
 
@@ -34,31 +35,18 @@ class Beginning:
     """The training step: all rounds of a visit use the same one, whenever they run."""
 
 
-class ScheduledController(SequentialController):
-    """All of a controller that ignores outcomes, except the choice itself.
-
-    Args:
-        seed: Seeds the draws.
-    """
+class VisitCounter(Controller):
+    """The clock and the count of visits of a controller that ignores outcomes."""
 
     aims_at_target = False
 
-    def __init__(self, *, seed: int = 0) -> None:
-        self._seed = seed
+    def __init__(self) -> None:
         self._step = 0
         self._beginnings: dict[str, Beginning] = {}
 
     def begin_step(self, step: int) -> None:
         """Set the clock."""
         self._step = int(step)
-
-    def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
-        """Only check the outcome.
-
-        Raises:
-            ValueError: If the outcome is impossible.
-        """
-        check_outcome(hint_ratio, num_correct, num_rollouts)
 
     def state_dict(self) -> State:
         """See ``Controller``. The beginning of a visit is [visit, step]."""
@@ -95,6 +83,22 @@ class ScheduledController(SequentialController):
             last = Beginning(visit=1 if last is None else last.visit + 1, step=self._step)
             self._beginnings[instance_id] = last
         return last
+
+
+class ScheduledController(VisitCounter, SequentialController):
+    """All of a schedule except the choice itself.
+
+    Args:
+        seed: Seeds the draws.
+    """
+
+    def __init__(self, *, seed: int = 0) -> None:
+        super().__init__()
+        self._seed = seed
+
+    def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
+        """Only check the outcome."""
+        check_outcome(hint_ratio, num_correct, num_rollouts)
 
     def _random(self, instance_id: str, visit: int, *, round_index: int = 0) -> Random:
         """The random generator for one round, or with round 0 for a whole visit."""
@@ -162,7 +166,7 @@ class LadderController(FixedHint):
         return ratio
 
 
-class EachHint(ScheduledController):
+class EachHint(VisitCounter):
     """The first round of a visit has no hint; each later one divides evenly over all hints, so that with
     ``seele.hints.when=rescue`` every hint is tried once, as in Scaf-GRPO (arXiv:2510.19807).
 
@@ -182,6 +186,11 @@ class EachHint(ScheduledController):
         """See ``Controller``. If rollouts are left over, the weakest hints get one more each."""
         return [self._plan(request, num_rollouts) for request in requests]
 
+    def observe_rounds(self, outcomes: Sequence[RoundOutcome]) -> None:
+        """Only check the outcomes."""
+        for seen in outcomes:
+            check_outcome(seen.hint_ratio, seen.num_correct, seen.num_rollouts)
+
     def _plan(self, request: RoundRequest, num_rollouts: int) -> tuple[HintShare, ...]:
         self._beginning(request.instance_id, request.round_index)
         none, *hints = sorted(request.legal_ratios)
@@ -190,13 +199,6 @@ class EachHint(ScheduledController):
         each, more = divmod(num_rollouts, len(hints))
         sizes = [each + (index < more) for index in range(len(hints))]
         return tuple(HintShare(hint, size) for hint, size in zip(hints, sizes, strict=True) if size)
-
-    def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
-        """The weakest hint of the round."""
-        (plan,) = self.plan_rounds(
-            [RoundRequest(instance_id, round_index, tuple(legal_ratios))], num_rollouts=1
-        )
-        return plan[0].hint_ratio
 
 
 class NoHint(FixedHint):

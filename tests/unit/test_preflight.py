@@ -491,6 +491,7 @@ def test_settings_whose_names_begin_alike_are_taken():
             "method=seele seele.advantage.prior_rollouts=2",
             "only seele.advantage.baseline=hint",
         ),
+        ("method=seele actor_rollout_ref.model.lora_alpha=64", "has no effect; no adapter is trained"),
     ],
 )
 def test_a_setting_of_a_part_that_is_left_off_is_named(overrides, message):

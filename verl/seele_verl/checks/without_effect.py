@@ -136,6 +136,10 @@ def _left_off_of_verl(config: DictConfig) -> Iterator[tuple[str, str]]:
             tokens = f"set actor_rollout_ref.{part}_max_token_len_per_gpu"
             why = f"actor_rollout_ref.{switch} is true; {tokens}"
             yield f"actor_rollout_ref.{part}_micro_batch_size_per_gpu", why
+    if not config.actor_rollout_ref.model.lora_rank:
+        why = "no adapter is trained (actor_rollout_ref.model.lora_rank is 0); adapter=lora trains one"
+        names = ("lora_alpha", "target_modules", "exclude_modules")
+        yield from ((f"actor_rollout_ref.model.{name}", why) for name in names)
     if method.has_critic:
         yield from WITHOUT_EFFECT_ON_A_CRITIC.items()
     else:

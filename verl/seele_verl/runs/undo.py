@@ -38,16 +38,14 @@ def kept_until_training(config: DictConfig) -> Iterator[None]:
     models = models_after(run, after) if goes_back(config) else []
     removed = [path for path in (*models, *dumps_after(run, after)) if path.exists()]
     replaced = [run / name for name in _REPLACED if (run / name).is_file()]
-    for path in (*removed, *replaced):
-        there = run / KEPT / path.relative_to(run)
-        there.parent.mkdir(parents=True, exist_ok=True)
-        if path in replaced:
-            shutil.copy2(path, there)
-        else:
-            path.rename(there)
+    for keep, paths in ((shutil.copy2, replaced), (Path.rename, removed)):  # copies first: a disk may be full
+        for path in paths:
+            there = run / KEPT / path.relative_to(run)
+            there.parent.mkdir(parents=True, exist_ok=True)
+            keep(path, there)
     try:
         yield
-    except (CheckpointError, ConfigError, DataError, KeyboardInterrupt):
+    except (CheckpointError, ConfigError, DataError, OSError, KeyboardInterrupt):
         with suppress(FileNotFoundError):  # training has begun
             # Also where the network shows a folder a while longer than it is there.
             (run / KEPT).rename(run / COMES_BACK)
