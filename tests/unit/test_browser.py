@@ -456,6 +456,17 @@ def test_every_page_colours_the_tokens_of_the_open_problem(run, tmp_path, monkey
     assert "1 problem has none here, where a step has at most 7 coloured tokens." in written
 
 
+def test_a_written_page_leaves_out_the_middle_of_long_responses(run, monkeypatch):
+    text = "begins " + "0123456789" * 2 + " ends"
+    write_step(run, 4, [line("easy", text=text, **TOKENS), line("hard4", text=text), line("none", text="")])
+    whole = rollouts_page(run, read_run(run))
+    assert whole.count(text) == 1
+    monkeypatch.setattr(browser_page, "MAX_CHARS", 10)
+    written = rollouts_page(run, read_run(run))
+    assert "begin\n[... 22 characters are left out ...]\n ends" in written and text not in written
+    assert written.count('class="plus-5"') == whole.count('class="plus-5"') == 1
+
+
 def test_the_newest_step_of_a_report_is_read_once(run, monkeypatch):
     seen = []
     monkeypatch.setattr(browser_page, "read_step", lambda file: seen.append(file.stem) or read_step(file))

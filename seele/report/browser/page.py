@@ -6,7 +6,13 @@ from pathlib import Path
 from seele.data.storage.schema import read_solutions
 from seele.report.browser.colours import coloured
 from seele.report.browser.drawings import draw_curve, draw_timeline
-from seele.report.browser.rollouts import ShownProblem, group_rollouts, read_step, with_tokens
+from seele.report.browser.rollouts import (
+    ShownProblem,
+    group_rollouts,
+    read_step,
+    with_tokens,
+    without_middles,
+)
 from seele.report.curves import aimed_accuracy, saved_controller
 from seele.report.page import render_template
 from seele.report.run_folder import RunFolder, rollout_files
@@ -15,12 +21,15 @@ from seele.report.series import spread_evenly
 NUM_STEPS, NUM_PROBLEMS = 5, 12
 MAX_TOKENS = 20_000
 """Tokens of a step that may have colours. A coloured token takes about 50 bytes of the page."""
+MAX_CHARS = 4_000
+"""Characters of a response without colours."""
 
 
 def rollouts_page(folder: Path, run: RunFolder) -> str | None:
     """The page's HTML: NUM_STEPS steps from the first to the last, with NUM_PROBLEMS problems each.
 
-    Problems beyond MAX_TOKENS are shown without the colours of their tokens. None if the run has no rollouts.
+    Problems beyond MAX_TOKENS are shown without the colours of their tokens, and without the middle of
+    responses beyond MAX_CHARS. None if the run has no rollouts.
 
     Args:
         folder: The run folder.
@@ -53,12 +62,14 @@ def rollouts_page(folder: Path, run: RunFolder) -> str | None:
 
 
 def _coloured_problems(file: Path, problems: Sequence[ShownProblem]) -> list[ShownProblem]:
-    """Return the problems of a step, with their tokens as long as these are MAX_TOKENS at most."""
+    """Return the problems of a step, with their tokens as long as these are MAX_TOKENS at most, and without
+    the middle of long responses.
+    """
     shown, left = [], MAX_TOKENS
     for problem in problems:
         whole = with_tokens(file, problem)
         num_tokens = _num_tokens(whole)
-        shown.append(whole if num_tokens <= left else problem)
+        shown.append(without_middles(whole if num_tokens <= left else problem, MAX_CHARS))
         left -= num_tokens if num_tokens <= left else 0
     return shown
 

@@ -133,6 +133,20 @@ def _with_tokens(lines: BinaryIO, rollout: ShownRollout) -> ShownRollout:
     return whole if whole and bare == rollout else rollout
 
 
+def without_middles(problem: ShownProblem, max_chars: int) -> ShownProblem:
+    """Return a problem without the middle of each response that is longer and has no tokens."""
+    return _problem([_without_middle(each, max_chars) for each in (*problem.rollouts, *problem.given)])
+
+
+def _without_middle(rollout: ShownRollout, max_chars: int) -> ShownRollout:
+    num_left_out = len(rollout.text) - max_chars
+    if rollout.tokens or num_left_out <= 0:
+        return rollout
+    kept = max_chars // 2
+    note = f"\n[... {num_left_out:,} characters are left out ...]\n"
+    return replace(rollout, text=rollout.text[:kept] + note + rollout.text[kept + num_left_out :])
+
+
 def group_rollouts(rollouts: Iterable[ShownRollout]) -> list[ShownProblem]:
     """Group rollouts by problem, round, hint and purpose; problems keep the order of their first rollout."""
     problems: dict[str, list[ShownRollout]] = {}
