@@ -30,14 +30,14 @@ def inspect_problems(
     html: Annotated[
         Path | None,
         typer.Option(
-            help="Write them as one HTML page.",
+            help="Write the problems as one HTML page.",
             dir_okay=False,
             show_default="the terminal",
             callback=writable_file,
         ),
     ] = None,
     stats: Annotated[
-        bool, typer.Option("--stats", help="Statistics by source and level; always on the page.")
+        bool, typer.Option("--stats", help="Print statistics by source and level; the page always has them.")
     ] = False,
 ) -> None:
     """Show some problems with every hint that may be given for them."""

@@ -38,7 +38,7 @@ def _visits(run: Path, notes: list[str]) -> Iterator[tuple[str, float]]:
     """Yield problem and accuracy of each visit of the run, step by step; damaged lines go to ``notes``.
 
     Raises:
-        DataError: If the run has no rollouts or such with hints, or a row lacks a key.
+        DataError: If the run has no rollouts or hinted ones, or a row lacks a key.
     """
     from seele.report.run_folder import read_lines, rollout_files
 
@@ -55,7 +55,7 @@ def _visits(run: Path, notes: list[str]) -> Iterator[tuple[str, float]]:
             rewards = []
             for row in of_problem:
                 if row.get("hint_steps"):
-                    raise DataError(f"{run}: has rollouts with hints, which do not show what was learnt")
+                    raise DataError(f"{run}: has hinted rollouts; give a run without hints on these problems")
                 if row.get("origin", "policy") == "policy":
                     rewards.append(float(row["reason"] == "correct"))
             if rewards:

@@ -70,7 +70,9 @@ MaxFailingOption = Annotated[
 MaxCharsOption = Annotated[
     int | None,
     typer.Option(
-        min=1, help="Skip problems whose question and solution have more characters.", show_default="all"
+        min=1,
+        help="Most characters of question and solution; longer problems are skipped.",
+        show_default="all",
     ),
 ]
 

@@ -78,8 +78,8 @@ def grade_command(
     max_chars: Annotated[
         int | None,
         typer.Option(
-            help="Longer answers are not graded, nor texts that math_verify reads; your own reward function "
-            "gets texts of any length.",
+            help="Longer answers are not graded, nor are longer texts for math_verify; your own reward "
+            "function gets texts of any length.",
             show_default=f"{_MAX_CHARS}",
         ),
     ] = None,

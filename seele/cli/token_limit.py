@@ -20,7 +20,7 @@ MaxTokensOption = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Skip problems whose prompt and solution, including its end, have more tokens of --tokenizer.",
+        help="Most --tokenizer tokens of prompt, solution and end of text; longer problems are skipped.",
         show_default="all",
     ),
 ]

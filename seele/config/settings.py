@@ -136,13 +136,13 @@ class HintConfig:
         require(
             sizes is None
             or (len(sizes) == self.rounds and min(sizes) >= 1 and self.rollouts_per_prompt % sum(sizes) == 0),
-            f"round_sizes must be {self.rounds} numbers of at least 1 (rounds) that add up to "
+            f"round_sizes must be {self.rounds} numbers (rounds), each at least 1, that add up to "
             f"{self.rollouts_per_prompt} (rollouts_per_prompt) or a divisor of it, got "
             f"{sizes and list(sizes)}",
         )
         require(
             sizes is None or not self.retries,
-            f"round_sizes must be null with when={self.when}, whose first round has all, got {sizes}",
+            f"round_sizes must be null with when={self.when}: its first round has all rollouts, got {sizes}",
         )
         require(
             self.when != "rescue" or self.rounds == 2,

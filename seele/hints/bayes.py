@@ -109,8 +109,8 @@ class BayesController(Controller):
             )
         if spread and (probes or settle_below):
             raise ConfigError(
-                "seele.hints.settings.spread: rollouts over all hints need no probes, and no rounds end "
-                f"early; got probes={probes}, settle_below={settle_below}, allowed are 0 and 0"
+                "seele.hints.settings.spread: true allows no probes and no early end of rounds; got "
+                f"probes={probes}, settle_below={settle_below}; set both to 0"
             )
         switches = {
             "spread": spread,

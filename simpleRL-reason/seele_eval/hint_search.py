@@ -214,7 +214,7 @@ def _open(ledger: Path, conditions: Mapping[str, Any]) -> tuple[list[Tried], Lin
     if differs := sorted(key for key in {*decided, *decides} if decided.get(key) != decides.get(key)):
         raise ConfigError(
             f"{ledger}: its samples were drawn with other {', '.join(differs)}; name another --out, or "
-            "remove it"
+            "remove that file"
         )
     appender = LineAppender(ledger, whole_bytes=read.whole_bytes, total_bytes=read.total_bytes)
     if not read.lines:

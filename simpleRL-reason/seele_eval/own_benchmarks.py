@@ -89,7 +89,7 @@ def find_benchmarks(names: Sequence[str]) -> dict[str, Benchmark]:
     if unknown:
         known = [*BENCHMARKS, *installed_names(ENTRY_POINTS)]
         raise ConfigError(
-            f"--benchmarks: unknown {unknown}; known are {known}, {list(GROUPS)} for several, and your own "
+            f"--benchmarks: unknown {unknown}; known are {known}, the groups {list(GROUPS)}, and your own "
             "as FILE.yaml, FILE.py:NAME or package.module:NAME (docs/evaluation.md)"
         )
     return found

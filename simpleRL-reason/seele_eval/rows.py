@@ -197,7 +197,7 @@ def _without_separators(answer: str, at: str) -> str:
     if len(parts) != 2:
         raise DataError(
             f"{at}: the entry {answer!r} of the list is read as {len(parts) - 1} answers, {parts[:-1]}; make "
-            "each an entry, or put an answer that holds commas in brackets"
+            "each answer an entry, or write brackets around an answer with commas"
         )
     return answer
 

@@ -151,7 +151,7 @@ def test_methods_of_prepared_files_look_for_what_was_prepared(check, tmp_path, c
         (
             ("method=uft",),
             ("\\boxed{2}",),
-            "controller=uft gives hints: 8 have one of a single step, or none",
+            "controller=uft gives hints: 8 have one of a single step, or no hint",
         ),
         (("method=seele", "seele.hints.revealing=forbid"), ("a = 2\n", "b\n", "\\boxed{2}"), "8 have one of"),
         (("method=prefix_rl",), (), "8 have no worked solution"),
@@ -177,9 +177,7 @@ def test_a_policys_own_solutions_may_come_later(check):
 
 def test_hints_that_are_all_cut_are_none(check):
     cut = ("seele.prompt.template=plain", "seele.data.overlong=truncate", "data.max_prompt_length=5")
-    with pytest.raises(
-        DataError, match="8 have one of a single step, or none of its hints is allowed or fit"
-    ):
+    with pytest.raises(DataError, match="8 have one of a single step, or no hint that is allowed and fit"):
         check(*cut)
 
 
@@ -1177,7 +1175,7 @@ def test_what_this_machine_lacks_is_a_warning_of_a_check(check_alone, tmp_path, 
     assert [line.split(": ")[2] for line in lines] == ["trainer.device", "ray_kwargs.ray_init.num_cpus"]
     status, said, warned = check_alone(*node, f"{MODEL_PATH}=/no/such/model")
     assert status == 0 and "actor_rollout_ref.model.path: no folder /no/such/model" in warned
-    assert "without the model, its window and the lengths of prompts" in said
+    assert "the model is missing: its window and the lengths of prompts" in said
     status, _, warned = check_alone(*node, f"{MODEL_PATH}=/no/such/model", "data.train_batch_size=16")
     assert status == 2 and warned.splitlines()[-1].startswith("error: data.train_files: 8 problems are fewer")
 

@@ -84,7 +84,7 @@ def _describe_stage(config: DictConfig, preflight: Preflight, overrides: list[st
         plan += f", {planned_steps(config, preflight.num_problems)} steps"
     if not preflight.has_model:
         plan += (
-            "\nwithout the model, its window and the lengths of prompts, hints and solutions are unchecked"
+            "\nthe model is missing: its window and the lengths of prompts, hints and solutions are unchecked"
         )
     sys.stdout.write(f"{plan}\n{describe_notes(config, preflight)}{changes}")
     return True

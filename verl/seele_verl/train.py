@@ -235,8 +235,8 @@ def _run_stage(
             _announce(folder, config, preflight, start.resumed_at)
             if start.removed:
                 sys.stdout.write(
-                    "the last run here saved no checkpoint that this one goes on from; its metrics and "
-                    f"rollouts of {start.removed} steps are removed\n"
+                    "this run does not resume the last one in this folder; the metrics and rollouts of its "
+                    f"{start.removed} steps are removed\n"
                 )
             sys.stdout.write(changes)
             _train(config, folder, preflight, start.resumed_at, python, overrides)
@@ -406,7 +406,7 @@ def describe_failure(cause: BaseException, folder: Path, overrides: Sequence[str
             "The node's memory was nearly full: end other programs there, or see docs/memory.md. "
         )
     if (free := shutil.disk_usage(folder).free) < FULL_BYTES:
-        remedies.append(f"Its disk is full ({free:,} bytes are left): free space. ")
+        remedies.append(f"The disk of {folder} is full ({free:,} bytes are left): free space. ")
     remedies.append(_what_next(folder, overrides))
     return f"training stopped: {reason}; see {folder / LOG} for the full traceback. {''.join(remedies)}"
 

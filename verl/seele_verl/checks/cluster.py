@@ -47,7 +47,7 @@ def check_capability(capability: tuple[int, int] | None, *, node: str) -> None:
     if capability < LEAST_CAPABILITY:
         raise ConfigError(
             f"trainer.device: GPUs of compute capability {'.'.join(map(str, capability))}; bfloat16 and "
-            f"flash-attention need 8.0 (A100) or more (seen on {node})"
+            f"flash-attention need 8.0 (A100) or more; use newer GPUs on {node}"
         )
 
 
@@ -67,8 +67,8 @@ def check_cpus(config: DictConfig, cpus: int) -> None:
     if cpus < needed:
         raise ConfigError(
             f"ray_kwargs.ray_init.num_cpus: Ray would have {cpus}, but {needed} are reserved: {CPUS_PER_GPU} "
-            f"for each of {gpus} GPUs, and {units} + 1 for TransferQueue; set it to {needed}, as these are "
-            "logical (on a cluster: `ray start --num-cpus`), or lower trainer.n_gpus_per_node or "
+            f"for each of {gpus} GPUs, and {units} + 1 for TransferQueue; set it to {needed} (Ray's CPUs are "
+            "logical; on a cluster: `ray start --num-cpus`), or lower trainer.n_gpus_per_node or "
             "transfer_queue.backend.SimpleStorage.num_data_storage_units"
         )
 
@@ -252,7 +252,9 @@ def wait_for_nodes(count: int) -> None:
     deadline = time.monotonic() + WAIT_S
     while (alive := sum(node["Alive"] for node in ray.nodes())) < count:
         if time.monotonic() > deadline:
-            raise ConfigError(f"the Ray cluster has {alive} of {count} nodes after {WAIT_S} s")
+            raise ConfigError(
+                f"the Ray cluster has {alive} of {count} nodes after {WAIT_S} s; start Ray on the others"
+            )
         time.sleep(POLL_S)
     sys.stdout.write(f"the Ray cluster has {alive} nodes\n")
 

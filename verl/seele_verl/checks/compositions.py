@@ -58,8 +58,8 @@ def _check_sampling(config: DictConfig, seele: SeeleConfig) -> None:
     if rollout.top_p < 1 or rollout.top_k > 0:
         raise ConfigError(
             f"actor_rollout_ref.rollout: got top_p={rollout.top_p} and top_k={rollout.top_k}, but with "
-            f"{key}, which hardware=cpu sets, the old log-probabilities are the engine's, after both; "
-            f"allowed are 1 and -1, or set {key}=false"
+            f"{key}, which hardware=cpu sets, the old log-probabilities are the engine's, computed with "
+            f"both; set top_p=1 and top_k=-1, or {key}=false"
         )
 
 
@@ -67,18 +67,18 @@ def _check_log_probs_are_not_needed(config: DictConfig, seele: SeeleConfig) -> N
     key = "actor_rollout_ref.rollout.calculate_log_probs"
     if build_source(seele.off_policy).marks_tokens:
         raise ConfigError(
-            f"{key}: false, but seele.off_policy.source={seele.off_policy.source} compares with them; leave "
-            "it true"
+            f"{key}: false, but seele.off_policy.source={seele.off_policy.source} reads the engine's "
+            "log-probabilities; leave it true"
         )
     if seele.rollout_correction != "none":
         raise ConfigError(
             f"{key}: false, but seele.rollout_correction={seele.rollout_correction} computes weights from "
-            "them; leave it true"
+            "the engine's log-probabilities; leave it true"
         )
     if config.algorithm.rollout_correction.bypass_mode:
         raise ConfigError(
-            f"{key}: false, but algorithm.rollout_correction.bypass_mode, which hardware=cpu sets, uses them "
-            "as the old ones; leave it true, or switch that off"
+            f"{key}: false, but algorithm.rollout_correction.bypass_mode, which hardware=cpu sets, uses the "
+            "engine's log-probabilities as the old ones; set it to true, or bypass_mode=false"
         )
 
 
@@ -87,11 +87,11 @@ def _check_all_groups_are_learnt_from(config: DictConfig, seele: SeeleConfig, *,
     if seele.selection.name != "none":
         raise ConfigError(
             f"seele.selection.name: got {seele.selection.name!r}, but {learner} learns from every group, "
-            "also where all rollouts agree; allowed is 'none'"
+            "even if all rollouts agree; allowed is 'none'"
         )
     if config.algorithm.filter_groups.enable:
         raise ConfigError(
-            f"algorithm.filter_groups.enable: {learner} learns from every group, also where all rollouts "
+            f"algorithm.filter_groups.enable: {learner} learns from every group, even if all rollouts "
             "agree; allowed is false"
         )
 
@@ -118,8 +118,8 @@ def _check_group_filter(config: DictConfig, seele: SeeleConfig) -> None:
         )
     if config.data.gen_batch_size not in (None, 1):
         raise ConfigError(
-            f"data.gen_batch_size: got {config.data.gen_batch_size}; with algorithm.filter_groups.enable "
-            "groups are replaced one by one, leave it null"
+            f"data.gen_batch_size: got {config.data.gen_batch_size}, but algorithm.filter_groups.enable "
+            "replaces groups one by one; leave it null"
         )
 
 

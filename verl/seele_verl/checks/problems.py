@@ -118,7 +118,7 @@ def check_hints(seele: SeeleConfig, training: Sequence[Problem]) -> None:
     without = sum(not (problem.instance.steps or problem.instance.tiers) for problem in training)
     unfit = len(training) - without
     why = [f"{without} have no worked solution"] if without else []
-    why += [f"{unfit} have one of a single step, or none of its hints is allowed or fits"] if unfit else []
+    why += [f"{unfit} have one of a single step, or no hint that is allowed and fits"] if unfit else []
     raise DataError(
         f"data.train_files: none of the {len(training)} problems can be hinted, but "
         f"seele.hints.controller={seele.hints.controller} gives hints: {' and '.join(why)}; prepare problems "

@@ -39,8 +39,8 @@ def refuse_secrets(config: DictConfig) -> None:
         if SECRET_VARIABLE.fullmatch(name):
             raise ConfigError(
                 f"{VARIABLES}.{name}: settings are written to the run's folder and log and sent to its "
-                f"trackers; export {name} in the shell that starts the run, and on a cluster in the one of "
-                "`ray start` on each node"
+                f"trackers; export {name} in the shell that starts the run, and on a cluster also in the "
+                "shell that runs `ray start` on each node"
             )
     for key, value in _values(_resolved(config)):
         has_address = isinstance(value, str) and PASSWORD_IN_ADDRESS.search(value)

@@ -89,8 +89,8 @@ def _prepare(reference: str, grader: str, key: str) -> Path:
     except DataError as error:
         _remove_empty(folder)
         raise DataError(
-            f"{key}: {error}. Options (--map, --source, --grader) are those of `seele data prepare`: prepare "
-            "it with these, and pass the file"
+            f"{key}: {error}. For --map, --source or --grader, run `seele data prepare` first, and pass the "
+            "file that it writes"
         ) from error
     for entry in manifest["splits"].values():
         columns = " ".join(f"{name}={path}" for name, path in entry.get("columns", {}).items())

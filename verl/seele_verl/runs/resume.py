@@ -113,8 +113,8 @@ def check_same_run(config: DictConfig) -> None:
     run = Path(config.trainer.default_local_dir).resolve()
     if len(METHODS[config.seele.method].stages) < 2 and (run / FIRST_STAGE / METRICS).is_file():
         raise ConfigError(
-            f"{run / FIRST_STAGE}: the first stage of another method's run, whose costs would count; "
-            "remove it, or choose another trainer.default_local_dir"
+            f"{run / FIRST_STAGE}: the first stage of another method's run, whose cost would be added to "
+            "this run's; remove it, or choose another trainer.default_local_dir"
         )
     settings = run / "resolved.yaml"
     if config.trainer.resume_mode == "disable" or not settings.exists():
