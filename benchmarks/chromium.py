@@ -39,14 +39,12 @@ class Tab:
 
         command = [*browser, "--remote-debugging-port=0", f"--user-data-dir={folder}", address]
         self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-        port_file, deadline = folder / "DevToolsActivePort", time.monotonic() + START_S
-        while not (port_file.exists() and port_file.read_text().count("\n")):
-            assert time.monotonic() < deadline, f"the browser did not start in {START_S} s"
-            time.sleep(0.02)
-        with urllib.request.urlopen(f"http://127.0.0.1:{port_file.read_text().split()[0]}/json") as answer:
-            [target] = (page for page in json.load(answer) if page["type"] == "page")
-        self._open = ExitStack()
-        self._socket = self._open.enter_context(connect(target["webSocketDebuggerUrl"], max_size=None))
+        with ExitStack() as opened:
+            opened.callback(self._process.wait)
+            opened.callback(self._process.kill)
+            address = _address_of_page(folder / "DevToolsActivePort")
+            self._socket = opened.enter_context(connect(address, max_size=None))
+            self._open = opened.pop_all()
         self._commands = itertools.count(1)
 
     def send(self, method: str, **parameters: object) -> dict[str, Any]:
@@ -65,5 +63,17 @@ class Tab:
     def close(self) -> None:
         """End the browser."""
         self._open.close()
-        self._process.kill()
-        self._process.wait()
+
+
+def _address_of_page(port_file: Path) -> str:
+    """Wait for a browser that has just started; return the address at which its page takes commands."""
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline:
+        if port_file.exists() and port_file.read_text().count("\n"):
+            port = port_file.read_text().split()[0]
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/json") as answer:
+                pages = [each for each in json.load(answer) if each["type"] == "page"]
+            if pages:
+                return str(pages[0]["webSocketDebuggerUrl"])
+        time.sleep(0.02)
+    raise TimeoutError(f"the browser did not start in {START_S} s")

@@ -2,8 +2,9 @@
 
     python benchmarks/engine.py     # its last line: tokens per second by kind of request
 
-``seeded``: one request per rollout, with our rollout's seed. ``n samples``: one request per problem,
-without seeds, which spares vLLM's CPU sampler a loop over requests. Settings are those of hardware/cpu.yaml.
+``seeded``: one request per rollout, with our rollout's seed. ``n samples``: one request per problem, without
+seeds. Settings are those of hardware/cpu.yaml. vLLM loads our plug-in, as in a run, so seeded requests are
+sampled at once (``seele_verl/engine/seeded_sampling.py``).
 """
 
 import argparse

@@ -5,8 +5,8 @@
 
 The answers are ordinary ones, as in a step's rollouts: mostly integers, then fractions, decimals, surds,
 tuples, words and polynomials. Half of them are right, and a third of those are written like the reference
-answer. No pair occurs twice, so that no result is reused. The processes are warm, and the caller's own work
-is counted.
+answer. No pair occurs twice in a row's answers, and each row has processes of its own, so that no result is
+reused. The processes are warm, and the caller's own work is counted.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def decimal(rng: random.Random) -> Pair:
 
 
 def surd(rng: random.Random) -> Pair:
-    factor, root = rng.randint(2, 30), rng.choice([2, 3, 5, 6, 7])
+    factor, root = rng.randint(2, 999), rng.choice([2, 3, 5, 6, 7, 10, 11, 13])
     inside = factor**2 * root if rng.random() < 0.5 else factor * root
     return rf"\sqrt{{{inside}}}", rf"{factor}\sqrt{{{root}}}"
 
@@ -60,7 +60,7 @@ def word(rng: random.Random) -> Pair:
 
 
 def polynomial(rng: random.Random) -> Pair:
-    a, b = rng.randint(1, 30), rng.randint(1, 30)
+    a, b = rng.randint(1, 99), rng.randint(1, 99)
     return f"(x+{a})(x+{b})", f"x^2+{a + b}x+{a * b + rng.randint(0, 1)}"
 
 
@@ -76,21 +76,29 @@ KINDS: dict[Callable[[random.Random], Pair], int] = {
 }
 
 
-def ordinary_answers(count: int, *, seed: int) -> list[Pair]:
-    """Return ``count`` different pairs."""
-    rng = random.Random(seed)
-    kinds = [kind for kind, share in KINDS.items() for _ in range(share)]
-    pairs: dict[Pair, None] = {}
+def answers_of(kind: Callable[[random.Random], Pair], count: int, *, seed: int) -> list[Pair]:
+    """Return ``count`` different pairs of a kind."""
+    rng, pairs = random.Random(seed), dict[Pair, None]()
     while len(pairs) < count:
-        pairs[rng.choice(kinds)(rng)] = None
+        pairs[kind(rng)] = None
     return list(pairs)
 
 
-def answers_per_second(pool: GraderPool, pairs: list[Pair]) -> float:
+def ordinary_answers(count: int, *, seed: int) -> list[Pair]:
+    """Return ``count`` different pairs, with the shares of ``KINDS``, in random order."""
+    parts = [answers_of(kind, count * share // 20, seed=seed) for kind, share in KINDS.items()]
+    pairs = [pair for part in parts for pair in part]
+    random.Random(seed).shuffle(pairs)
+    return pairs
+
+
+def answers_per_second(pairs: list[Pair], *, grader: str, workers: int) -> float:
     """Return the rate of one call with all pairs."""
-    start = time.perf_counter()
-    pool.grade_answers(pairs)
-    return len(pairs) / (time.perf_counter() - start)
+    with GraderPool(grader=grader, num_workers=workers) as pool:
+        pool.grade_answers([(f"{number}.5", "1+x") for number in range(4 * workers)])
+        start = time.perf_counter()
+        pool.grade_answers(pairs)
+        return len(pairs) / (time.perf_counter() - start)
 
 
 def main() -> None:
@@ -99,21 +107,17 @@ def main() -> None:
     )
     parser.add_argument("--grader", default="mathruler")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--answers", type=int, default=20_000)
+    parser.add_argument("--answers", type=int, default=20_000, help="of the mixture, at most 100,000")
     parser.add_argument("--seed", type=int, default=0)
     settings = parser.parse_args()
-    with GraderPool(grader=settings.grader, num_workers=settings.workers) as pool:
-        pool.grade_answers([(f"{number}.5", "1+x") for number in range(4 * settings.workers)])
-        rows = [
-            (
-                "ordinary mixture",
-                answers_per_second(pool, ordinary_answers(settings.answers, seed=settings.seed)),
-            )
-        ]
-        for kind in KINDS:
-            rng = random.Random(settings.seed + 1)
-            pairs = list(dict.fromkeys(kind(rng) for _ in range(settings.answers // 10)))
-            rows.append((kind.__name__.replace("_", " "), answers_per_second(pool, pairs)))
+    if not 20 <= settings.answers <= 100_000:
+        parser.error(f"--answers {settings.answers}: expected 20 to 100,000; some kinds have no more")
+    answers = {"ordinary mixture": ordinary_answers(settings.answers, seed=settings.seed)}
+    for kind in KINDS:
+        name = kind.__name__.replace("_", " ")
+        answers[name] = answers_of(kind, settings.answers // 10, seed=settings.seed)
+    how = {"grader": settings.grader, "workers": settings.workers}
+    rows = [(name, answers_per_second(pairs, **how)) for name, pairs in answers.items()]
     table = markdown_table(("answers", "a second"), [(name, f"{rate:,.0f}") for name, rate in rows])
     sys.stdout.write(f"{settings.grader}, {settings.workers} processes\n\n{table}")
 

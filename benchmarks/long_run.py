@@ -84,7 +84,7 @@ def table(run: Path, samples: Sequence[Sample], *, steps: int) -> str:
     seen = [[memory for step, memory in samples if step in part] for part in parts]
 
     def mib(kind: str) -> list[float]:
-        return [median(each.get(kind, 0) for each in of_part) / 2**20 if of_part else 0.0 for of_part in seen]
+        return [median(each.get(kind, 0) for each in of_part) / 2**20 for of_part in seen]
 
     kinds = sorted({kind for _, memory in samples for kind in memory})
     figures = {kind: mib(kind) for kind in kinds}
@@ -110,6 +110,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder of the run, emptied first")
     parser.add_argument("--steps", type=int, default=1000)
     options = parser.parse_args()
+    if options.steps < 20 * PARTS:
+        parser.error(f"--steps {options.steps}: at least {20 * PARTS}, as memory is seen every {EVERY_S} s")
     run = options.out.resolve()
     samples = train(run, steps=options.steps)
     sys.stdout.write(table(run, samples, steps=options.steps) + "\n")

@@ -28,6 +28,7 @@ JOB = (
 
 VERLS_STEP = (
     "algorithm.rollout_correction.bypass_mode=false",
+    "seele.packed_updates=false",
     "ray_kwargs.ray_init.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES=seele_verl.cpu.plugin",
 )
 

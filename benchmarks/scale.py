@@ -177,6 +177,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--problems", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--prompts", type=int, nargs="+", default=[1_000, 10_000], help="prompts per step")
     options = parser.parse_args(arguments)
+    if max(options.prompts) > options.problems[0]:
+        parser.error(f"--prompts {max(options.prompts)}: more than the {options.problems[0]} problems")
     sizes = [(problems, options.prompts[0]) for problems in options.problems]
     sizes += [(options.problems[0], prompts) for prompts in options.prompts[1:]]
     rows = []

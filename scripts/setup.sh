@@ -118,11 +118,12 @@ quietly() {
 
 if is_up_to_date; then echo "setup: $venv is up to date ($stack)"; exit; fi
 if [ -z "${DRY_RUN:-}" ]; then
-    # This file is the lock, so no lock file is left behind. A system without flock takes the risk.
-    exec 9<scripts/setup.sh
+    # This file is the lock, so no lock file is left behind; NFS locks only what is open for writing. A system
+    # without flock, or a file system without locks, takes the risk.
+    exec 9<>scripts/setup.sh
     if command -v flock >/dev/null && ! flock -n 9; then
         echo "setup: waiting for another set-up of this folder"
-        flock 9
+        flock 9 || true
     fi
     if is_up_to_date; then echo "setup: $venv is up to date ($stack)"; exit; fi
 fi

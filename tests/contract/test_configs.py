@@ -27,6 +27,8 @@ from seele_verl.changes import with_changes
 from seele_verl.checks.command_line import JOB_OF_HARDWARE, check_job
 from seele_verl.checks.compositions import check_composition
 from seele_verl.checks.preflight import Preflight, check_batches
+from seele_verl.checks.verl_settings import check_verl_settings
+from seele_verl.checks.without_effect import check_has_effect, check_part_is_used
 from seele_verl.compat import NOT_STARTED
 from seele_verl.cpu import ENVIRONMENT
 from seele_verl.measured_cost import cost_table, expected_steps
@@ -382,6 +384,23 @@ def test_an_engine_takes_a_rounds_requests_at_once():
     assert halves.actor_rollout_ref.rollout.max_num_seqs == 512
     # All rollouts in one round would be 1,024.
     assert composed("hardware=gpu8", "method=grpo").actor_rollout_ref.rollout.max_num_seqs == 512
+    # 8 rollouts; after a failure, all of them again.
+    assert composed("hardware=gpu8", "method=ghpo").actor_rollout_ref.rollout.max_num_seqs == 256
+    # Rounds of 16, 8, 4 and 4.
+    uneven = composed("hardware=gpu8", "method=trapo", "seele.hints.round_sizes=[16,8,4,4]")
+    assert uneven.actor_rollout_ref.rollout.max_num_seqs == 512
+
+
+def test_a_run_takes_what_the_benchmarks_set(load_from):
+    rounds, reference, runs = (
+        load_from(ROOT / "benchmarks", name) for name in ("rounds", "reference", "runs")
+    )
+    for job in (rounds.JOB, *(job for program, job in reference.VARIANTS.values() if program == runs.OURS)):
+        typed = [*runs.JOB, *job]
+        config = compose(typed)
+        check_has_effect(typed)
+        check_part_is_used(typed, config, read_settings(config))
+        check_verl_settings(config)
 
 
 # --- A run has one plan: every change to the configuration is in ``resolved.yaml``, and nothing changes it

@@ -4,13 +4,13 @@ the run then does is compared with the same run in one piece.
     python tests/faults/run.py --out runs/faults    # after scripts/quickstart.sh: with its model and data
     python tests/faults/run.py --out runs/hangs --hang --faults 1
     python tests/faults/run.py --out runs/ranks --hang --ranks 2 --runs 1 --faults 1 --roles "FSDP rank"
-    python tests/faults/run.py --out runs/kills --runs 1 --faults 10 --roles driver recipe=smollm2_gsm8k \
-        hardware=cpu trainer.save_freq=1 trainer.total_training_steps=28 trainer.test_freq=-1
+    python tests/faults/run.py recipe=smollm2_gsm8k hardware=cpu trainer.save_freq=1 trainer.test_freq=-1 \
+        trainer.total_training_steps=28 --out runs/kills --runs 1 --faults 10 --roles driver
 
 Prints a row for each fault, what the run did differently from the one in one piece, and what was left behind;
 ends with status 1 if anything was, or if a fault met no process. Other runs on the machine that start in
-between count as left behind. The next fault comes once two steps have been trained after the one before, up
-to SPREAD seconds later.
+between count as left behind. A run's overrides come before --roles. The next fault comes once two steps have
+been trained after the one before, up to SPREAD seconds later.
 """
 
 import argparse
@@ -20,8 +20,10 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -91,16 +93,18 @@ def start(
         return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
 
 
-def wait_for(condition: Callable[[], Any], process: subprocess.Popen[bytes]) -> Any:
+def wait_for(
+    condition: Callable[[], Any], process: subprocess.Popen[bytes], patience_s: float = PATIENCE_S
+) -> Any:
     """The condition's first true value, or None where the run has ended before."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
         if value := condition():
             return value
         if process.poll() is not None:
             return None
         time.sleep(0.1)
-    raise SystemExit(f"nothing happened in {PATIENCE_S:.0f} s")
+    raise SystemExit(f"nothing happened in {patience_s:.0f} s")
 
 
 def find(role: str, process: subprocess.Popen[bytes]) -> psutil.Process | None:
@@ -114,6 +118,28 @@ def find(role: str, process: subprocess.Popen[bytes]) -> psutil.Process | None:
     return None
 
 
+def hit(role: str, process: subprocess.Popen[bytes], sent: signal.Signals) -> bool:
+    """Send the signal to a process of this kind; return False if there is none now."""
+    if (victim := find(role, process)) is None:
+        return False
+    try:
+        victim.send_signal(sent)
+    except psutil.NoSuchProcess:  # it ended just now
+        return False
+    return True
+
+
+@contextmanager
+def ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """End the run if the block fails: it would go on by itself."""
+    try:
+        yield
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait()
+
+
 def with_faults(
     run: Path,
     overrides: Sequence[str],
@@ -123,40 +149,48 @@ def with_faults(
 ) -> list[list[str]]:
     """A run that meets these faults one after the other; a row for each."""
     sent = signal.SIGSTOP if options.hang else signal.SIGKILL
+    patience_s = PATIENCE_S + 60 * options.watchdog_minutes
     log = run.with_suffix(".log")
     process = start(run, overrides, restarts=len(roles), watchdog_minutes=options.watchdog_minutes)
     rows, reached = [], 0
-    for role in roles:
-        if not wait_for(lambda reached=reached: last_step(run) > reached, process):
-            break
-        time.sleep(draw.uniform(0, options.spread))
-        victim = wait_for(lambda role=role: find(role, process), process)
-        if victim is None:
-            break
-        reached, restarts = last_step(run), log.read_text().count("; restart ")
-        began = time.monotonic()
-        victim.send_signal(sent)
-        # The step under way may end before the loss is noticed.
-        goes_on = wait_for(lambda reached=reached: last_step(run) > reached + 1, process)
-        restarted = log.read_text().count("; restart ") > restarts
-        resumed = re.findall(r" (?:starts|resumes after step (\d+)) in ", log.read_text())[-1] or 0
-        # The step under way may have ended, and been saved, before the loss was noticed.
-        lost = max(0, reached - int(resumed)) if restarted else 0
-        took = f"{time.monotonic() - began:.0f}" if goes_on else ""
-        rows.append([run.name, role, str(reached), "yes" if restarted else "no", "yes" if goes_on else "no"])
-        rows[-1] += [str(lost), took]
-        sys.stdout.write(" | ".join(rows[-1]) + "\n")
-        sys.stdout.flush()
-    if status := process.wait():
+    with ended(process):
+        for role in roles:
+            if not wait_for(lambda reached=reached: last_step(run) > reached, process, patience_s):
+                break
+            time.sleep(draw.uniform(0, options.spread))
+            restarts = log.read_text().count("; restart ")
+            if not wait_for(lambda role=role: hit(role, process, sent), process):
+                break
+            reached, began = last_step(run), time.monotonic()
+            # The step under way may end before the loss is noticed.
+            goes_on = wait_for(lambda reached=reached: last_step(run) > reached + 1, process, patience_s)
+            restarted = log.read_text().count("; restart ") > restarts
+            resumed = re.findall(r" (?:starts|resumes after step (\d+)) in ", log.read_text())[-1] or 0
+            # The step under way may have ended, and been saved, before the loss was noticed.
+            lost = max(0, reached - int(resumed)) if restarted else 0
+            took = f"{time.monotonic() - began:.0f}" if goes_on else ""
+            went = ["yes" if restarted else "no", "yes" if goes_on else "no"]
+            rows.append([run.name, role, str(reached), *went, str(lost), took])
+            sys.stdout.write(" | ".join(rows[-1]) + "\n")
+            sys.stdout.flush()
+        status = process.wait()
+    if status:
         sys.stdout.write(f"{run.name} ended with status {status}, see {log}\n")
     return rows
 
 
 def rollouts(run: Path, step: int) -> dict[tuple[str, int, int], Mapping[str, Any]]:
-    """The rollouts of a step by problem, round and number; empty if the run did not reach it."""
+    """The rollouts of a step by problem, round and number; empty if the run did not reach it.
+
+    Raises:
+        SystemExit: A rollout is there twice.
+    """
     file = run / "rollouts" / f"step_{step}.jsonl"
-    rows = (row for _, row in read_json_lines(file)) if file.exists() else ()
-    return {(row["instance_id"], row["round"], row["rollout"]): row for row in rows}
+    rows = [row for _, row in read_json_lines(file)] if file.exists() else []
+    by_place = {(row["instance_id"], row["round"], row["rollout"]): row for row in rows}
+    if len(by_place) < len(rows):
+        raise SystemExit(f"{file}: {len(rows)} lines of {len(by_place)} rollouts")
+    return by_place
 
 
 def compare(whole: Path, run: Path) -> list[str]:
@@ -168,17 +202,19 @@ def compare(whole: Path, run: Path) -> list[str]:
     for step in (step for step in steps if step):
         own, theirs = rollouts(whole, step), rollouts(run, step)
         problems += {key[0] for key in own} == {key[0] for key in theirs}
-        for key, row in own.items():
-            other = theirs.get(key, {})
+        for key in {*own, *theirs}:
+            row, other = own.get(key), theirs.get(key)
             for name, columns in COMPARED.items():
                 if name != "first hints" or key[1] == 0:
                     total[name] += 1
-                    same[name] += all(row[column] == other.get(column) for column in columns)
+                    same[name] += bool(row and other) and all(
+                        row[column] == other[column] for column in columns
+                    )
     for step in saved_steps(whole):
         ours, others = (step_folder(each, step) / "seele" for each in (whole, run))
         parts = {path.name for path in ours.glob("*.json")} - WITH_TIMES
         equal, *_ = filecmp.cmpfiles(ours, others, parts, shallow=False)
-        states += {*equal} == parts
+        states += {*equal} == parts != set()
     once = [row["step"] for row in rows_of(run)] == steps
     return [
         *(run.name, "yes" if once else "no", f"{problems} of {sum(map(bool, steps))}"),
@@ -207,8 +243,17 @@ def processes(out: Path) -> set[psutil.Process]:
 
 
 def temporary_files() -> set[Path]:
-    """What lies among the system's temporary files and in its shared memory; Ray keeps its sessions' logs."""
-    return {*Path("/tmp").iterdir(), *Path("/dev/shm").iterdir()} - {Path("/tmp/ray")}
+    """What lies among temporary files and in shared memory; Ray keeps its sessions' logs."""
+    folders = {Path("/tmp"), Path("/dev/shm"), Path(tempfile.gettempdir())}
+    return {file for folder in folders for file in folder.iterdir()} - {Path("/tmp/ray")}
+
+
+def empty_folder(text: str) -> Path:
+    """A folder that does not exist yet, or is empty: runs in it would count as these."""
+    folder = Path(text)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise argparse.ArgumentTypeError(f"{folder} is not an empty folder; name another one, or remove it")
+    return folder
 
 
 def main() -> None:
@@ -216,7 +261,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", type=Path, required=True, help="folder of the runs")
+    parser.add_argument("--out", type=empty_folder, required=True, help="folder of the runs, a new one")
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--faults", type=int, default=5, help="of each run")
     parser.add_argument("--roles", nargs="+", choices=ROLES, default=[*ROLES])

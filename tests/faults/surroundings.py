@@ -18,7 +18,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from run import COMPARED, JOB, SETTLE_S, compare, is_same, processes, start, temporary_files, wait_for
+from run import (
+    COMPARED,
+    JOB,
+    SETTLE_S,
+    compare,
+    empty_folder,
+    ended,
+    is_same,
+    processes,
+    start,
+    temporary_files,
+    wait_for,
+)
 
 from seele.maths.tables import markdown_table
 from seele_verl.runs.checkpoints import saved_steps, step_folder
@@ -61,12 +73,13 @@ def memory_limit(run: Path, overrides: Sequence[str], whole: Path) -> str:
     """After step 3 the run may not take more memory, until the kernel has killed one of its processes."""
     with control_group() as group:
         process = go(run, overrides, restarts=1)
-        group.leave()
-        wait_for(lambda: last_step(run) >= 3, process)
-        group.limit()
-        restarted = wait_for(lambda: "; restart 1" in run.with_suffix(".log").read_text(), process)
-        group.free()
-        status = process.wait()
+        with ended(process):
+            group.leave()
+            wait_for(lambda: last_step(run) >= 3, process)
+            group.limit()
+            restarted = wait_for(lambda: "; restart 1" in run.with_suffix(".log").read_text(), process)
+            group.free()
+            status = process.wait()
     if not restarted:
         raise SystemExit(f"status {status}: the limit on memory killed nothing")
     return f"{last_error(run)}; status {status}"
@@ -81,6 +94,7 @@ class MemoryGroup:
         self.folder = self.root / "seele-faults"
         self.usage = self.folder / ("memory.usage_in_bytes" if first else "memory.current")
         self.file = self.folder / ("memory.limit_in_bytes" if first else "memory.max")
+        self.events = self.folder / ("memory.oom_control" if first else "memory.events")
         self.unlimited = "-1" if first else "max"
         self.folder.mkdir(exist_ok=True)
         (self.folder / "cgroup.procs").write_text(str(os.getpid()))
@@ -91,9 +105,10 @@ class MemoryGroup:
 
     def limit(self) -> None:
         """Allow the group what it has, without its files' cache."""
-        size = int(self.usage.read_text())
-        with suppress(OSError):  # version 1 refuses a limit below what cannot be freed
-            while size > 0:
+        size, killed = int(self.usage.read_text()), self.events.read_text()
+        # Version 1 refuses a limit below what cannot be freed; version 2 kills a process then.
+        with suppress(OSError):
+            while size > 0 and self.events.read_text() == killed:
                 self.file.write_text(str(size))
                 size -= FREED
 
@@ -141,23 +156,15 @@ CASES: dict[str, Callable[[Path, Sequence[str], Path], str]] = {
 }
 
 
-def main() -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--out", type=Path, required=True, help="folder of the runs")
-    parser.add_argument("--cases", nargs="+", choices=CASES, default=[*CASES])
-    options, overrides = parser.parse_known_args()
-    overrides = overrides or [*JOB]
-    options.out.mkdir(parents=True)
-    whole = options.out / "whole"
+def survives(out: Path, cases: Sequence[str], overrides: Sequence[str]) -> bool:
+    """Return True if the run is the same in all cases, and leaves nothing behind."""
+    whole = out / "whole"
     if go(whole, overrides).wait():
         raise SystemExit(f"the run in one piece failed, see {whole.with_suffix('.log')}")
     before, rows, same = temporary_files(), [], True
-    others = processes(options.out.resolve())
-    for case in options.cases:
-        run = options.out / case.replace(" ", "_")
+    others = processes(out.resolve())
+    for case in cases:
+        run = out / case.replace(" ", "_")
         happened = CASES[case](run, overrides, whole)
         compared = [
             compare(whole, each) for each in (run, run.with_name(f"{run.name}_other")) if each.exists()
@@ -169,13 +176,28 @@ def main() -> None:
     heads = ["case", "each step once", "problems", *COMPARED, "states"]
     sys.stdout.write(f"\n{markdown_table([*heads, 'what happened'], rows)}\n")
     time.sleep(SETTLE_S)
-    runs, left = processes(options.out.resolve()) - others, sorted(map(str, temporary_files() - before))
+    runs, left = processes(out.resolve()) - others, sorted(map(str, temporary_files() - before))
     sys.stdout.write(f"left behind: {len(runs)} processes; {len(left)} temporary files {left[:5]}\n")
-    for mounted in options.out.iterdir():
-        if mounted.is_mount():
-            subprocess.run(["umount", str(mounted)], check=True)
-    if runs or left or not same:
-        sys.exit(1)
+    return same and not runs and not left
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=empty_folder, required=True, help="folder of the runs, a new one")
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=[*CASES])
+    options, overrides = parser.parse_known_args()
+    overrides = overrides or [*JOB]
+    options.out.mkdir(parents=True, exist_ok=True)
+    try:
+        is_fine = survives(options.out, options.cases, overrides)
+    finally:
+        for mounted in options.out.iterdir():
+            if mounted.is_mount():
+                subprocess.run(["umount", str(mounted)], check=True)
+    sys.exit(0 if is_fine else 1)
 
 
 if __name__ == "__main__":

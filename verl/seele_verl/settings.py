@@ -54,11 +54,16 @@ FEWEST_SEQUENCES = 128
 
 
 def engine_sequences(
-    prompts: int, rollouts: int, rounds: int, nodes: int, gpus: int, tensor_parallel: int
+    prompts: int, hints: Mapping[str, Any], nodes: int, gpus: int, tensor_parallel: int
 ) -> int:
-    """Return the most requests that one engine gets in a round, within the bounds above."""
+    """Return the most requests that one engine gets in a round, within the bounds above; ``hints`` is the
+    section ``seele.hints``.
+    """
     engines = max(1, nodes * gpus // max(1, tensor_parallel))
-    requests = math.ceil(prompts * rollouts / max(1, rounds) / engines)
+    # After a failure, a problem is rolled out again: its first round already has all rollouts.
+    rounds = 1 if hints["when"] in ("until_success", "rescue") else hints["rounds"]
+    rollouts = max(hints["round_sizes"] or [hints["rollouts_per_prompt"] / max(1, rounds)])
+    requests = math.ceil(prompts * rollouts / engines)
     return min(MOST_SEQUENCES, max(FEWEST_SEQUENCES, requests))
 
 

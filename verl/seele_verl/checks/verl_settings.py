@@ -100,6 +100,10 @@ ALLOWED = {
     "actor_rollout_ref.actor.loss_agg_mode": _AGGREGATION,
     "actor_rollout_ref.actor.kl_loss_type": _one_of(*_KL, *(f"{name}+" for name in _KL)),
     "actor_rollout_ref.rollout.name": _one_of("vllm"),
+    "actor_rollout_ref.rollout.agent.agent_loop_manager_class": _Allowed(
+        "seele_verl.rollout_workers.RoundsManager, or the import path of a class derived from it",
+        lambda value: isinstance(value, str) and "." in value,
+    ),
     "actor_rollout_ref.rollout.temperature": _POSITIVE,
     "actor_rollout_ref.rollout.tensor_model_parallel_size": _COUNT,
     "actor_rollout_ref.rollout.val_kwargs.n": _COUNT,

@@ -16,11 +16,10 @@ _SCHEMA = "problem files have SEELE's schema (docs/data.md)"
 _TEXT_ONLY = "problems are text"
 _LIMITS = "seele.data.overlong=drop|refuse|truncate decides what happens to problems over the limits"
 _NO_TOOLS = "a rollout is one turn without tools"
-_ROUNDS = "SEELE rolls out in rounds; set seele.hints"
 _GRADED_HERE = "SEELE grades answers itself; set seele.reward"
 _REWARD_MODEL = "there is no reward model; set seele.reward"
 _SYNCHRONOUS = "training is synchronous"
-_PROCESS_GROUP = "verl 0.9.1 starts process groups with PyTorch's time limits"
+_PROCESS_GROUP = "verl 0.9.1 starts process groups with time limits of its own"
 _NOT_READ = "verl 0.9.1's engine does not read it"
 _NO_KL_IN_REWARD = "rewards are the grader's; set actor_rollout_ref.actor.kl_loss_coef and kl_loss_type"
 
@@ -50,7 +49,6 @@ WITHOUT_EFFECT = {
     "actor_rollout_ref.rollout.multi_turn.": _NO_TOOLS,
     "actor_rollout_ref.rollout.agent.default_agent_loop": _NO_TOOLS,
     "actor_rollout_ref.rollout.agent.agent_loop_config_path": _NO_TOOLS,
-    "actor_rollout_ref.rollout.agent.agent_loop_manager_class": _ROUNDS,
     "actor_rollout_ref.rollout.do_sample": "set actor_rollout_ref.rollout.temperature",
     "actor_rollout_ref.rollout.val_kwargs.do_sample": "set actor_rollout_ref.rollout.val_kwargs.temperature",
     "actor_rollout_ref.actor.clip_ratio": "set actor_rollout_ref.actor.clip_ratio_low and clip_ratio_high",
