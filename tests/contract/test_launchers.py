@@ -65,7 +65,6 @@ exit $?
 """
 # Ends its step first, for which it needs all nodes.
 RUN = """#!/usr/bin/env bash
-echo "train $* at $RAY_ADDRESS" >>"$EVENTS"
 stop() {
     echo "train was told to end" >>"$EVENTS"
     sleep 2
@@ -74,6 +73,7 @@ stop() {
     exit "${STATUS_WHEN_TOLD:-75}"
 }
 trap stop TERM
+echo "train $* at $RAY_ADDRESS" >>"$EVENTS"
 while [ -n "${WAITS:-}" ] && ((SECONDS < 100)); do sleep 0.05; done
 exit "${STATUS:-0}"
 """
