@@ -427,7 +427,7 @@ WITHOUT_EFFECT_TYPED = [
     ("actor_rollout_ref.rollout.multi_turn={enable: true}", "multi_turn: has no effect"),
     ("actor_rollout_ref.actor.clip_ratio=0.3", "has no effect; set actor_rollout_ref.actor.clip_ratio_low"),
     ("reward_model.enable=true", "reward_model.enable: has no effect; there is no reward model"),
-    ("actor_rollout_ref.nccl_timeout=7200", "has no effect; verl 0.9.1 starts process groups with time limits"),
+    ("actor_rollout_ref.nccl_timeout=7200", "verl 0.9.1 starts process groups with time limits"),
     ("+data.custom_cls.name=Mine", "data.custom_cls.name: has no effect; problem files have SEELE's schema"),
 ]
 
