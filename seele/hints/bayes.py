@@ -41,10 +41,12 @@ class _Visit:
     not matter."""
     largest_ratio: float = 0.0
     probes_due: int = 0
-    """Un-hinted rollouts of the first round whose outcomes are still to come; 0 if none is a probe."""
+    """Un-hinted rollouts that the first round was planned with; 0 if none is a probe, and once they have come
+    and the next round is planned."""
     probes: tuple[int, int] = (0, 0)
-    """Numbers of correct and of all un-hinted rollouts since then: the policy's own ability, counted when the
-    visit ends. A probe cannot be told from another rollout that the hint left without help."""
+    """Numbers of correct and of all un-hinted rollouts of the first round: the policy's own ability, counted
+    when the visit ends. A probe cannot be told from a rollout that the best hint, or dropout, left without
+    help."""
 
 
 class BayesController(Controller):
@@ -145,6 +147,9 @@ class BayesController(Controller):
         Plans all remaining rollouts if the curve is known well enough.
         """
         self._open_visits(requests)
+        for visit in (self._visits.get(each.instance_id) for each in requests if each.round_index):
+            if visit is not None and visit.probes[1] >= visit.probes_due:
+                visit.probes_due = 0
         belief_NG = self._current([request.instance_id for request in requests])
         accuracy_NT = curve_grid.expected_accuracy(belief_NG)
         choices = self._choose(belief_NG, [request.legal_ratios for request in requests])
@@ -216,7 +221,6 @@ class BayesController(Controller):
             correct_before, wrong_before = visit.outcomes.get(ratio, (0, 0))
             visit.outcomes[ratio] = (correct_before + correct, wrong_before + rollouts - correct)
             if visit.probes_due and ratio == 0.0:
-                visit.probes_due = max(visit.probes_due - rollouts, 0)
                 visit.probes = visit.probes[0] + correct, visit.probes[1] + rollouts
 
     def end_visits(self, instance_ids: Sequence[str]) -> None:
@@ -227,7 +231,7 @@ class BayesController(Controller):
             self._beliefs.learn(ids, self._log_likelihood(ids), largest_N)
         for name in instance_ids:
             visit = self._visits.pop(name, None)
-            if visit is not None and visit.probes[1] and not visit.probes_due:
+            if visit is not None and visit.probes[1] and visit.probes[1] >= visit.probes_due:
                 # Not counted before, so that no hint of a step depends on which visit was quicker.
                 self._withdrawal.count_probes(visit.probes[0] / visit.probes[1])
 

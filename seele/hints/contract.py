@@ -193,7 +193,9 @@ def nearest_legal(hint_ratio: float, legal_ratios: Sequence[float]) -> float:
     Of two ratios about equally near, the smaller one is chosen: in doubt, less help.
     """
     smallest_distance = min(abs(legal - hint_ratio) for legal in legal_ratios)
-    return min(legal for legal in legal_ratios if abs(legal - hint_ratio) <= smallest_distance + TIE)
+    # Of a solution with thousands of tokens, ratios lie closer together than TIE.
+    tie = min(TIE, 0.4 / len(legal_ratios))
+    return min(legal for legal in legal_ratios if abs(legal - hint_ratio) <= smallest_distance + tie)
 
 
 def check_number(key: str, value: Any, *, at_least: float = 0.0, at_most: float = math.inf) -> float:

@@ -10,24 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from seele.maths.efficiency import unbiased_reward_variance
+from seele.maths.efficiency import reward_variance, unbiased_reward_variance
 from seele.maths.irt import Array
-from seele.records import UNGRADED, Grade, HintShare, Origin, Rollout, Visit
+from seele.records import UNGRADED, Grade, Origin, Rollout, Visit
 from seele.rollout.unanswered import Graded, Unanswered, find_unanswered
 
 
 def groups_of(visit: Visit) -> Array:
     """(G, 4) round index, hint ratio, accuracy and number of rollouts of each of the visit's groups."""
-    corrects: dict[tuple[int, HintShare], list[bool]] = defaultdict(list)
+    corrects: dict[tuple[int, float], list[bool]] = defaultdict(list)
     for rollout in visit.generated:
         if not rollout.share.is_probe:
-            corrects[rollout.round_index, rollout.share].append(rollout.grade.correct)
-    return np.array(
-        [
-            (round_index, share.hint_ratio, np.mean(values), len(values))
-            for (round_index, share), values in corrects.items()
-        ]
-    )
+            corrects[rollout.round_index, rollout.share.hint_ratio].append(rollout.grade.correct)
+    return np.array([(*place, np.mean(values), len(values)) for place, values in corrects.items()])
 
 
 def step_metrics(visits: Sequence[Visit], *, continues_hints: bool = True) -> dict[str, float]:
@@ -86,7 +81,8 @@ def _pooled(visits: Sequence[Visit], by_visit: Sequence[Array]) -> dict[str, flo
             continue
         within = float(np.average(unbiased_reward_variance(accuracy_G, size_G), weights=size_G))
         pooled = np.average(accuracy_G, weights=size_G)
-        whole = float(unbiased_reward_variance(pooled, size_G.sum()))
+        # Each hint has a fixed number of rollouts, so the pooled accuracy varies as they do within hints.
+        whole = float(reward_variance(pooled)) + within / float(size_G.sum())
         between, total = between + whole - within, total + whole
     return {
         "prompts/nonzero_variance_share": float(np.mean(mixed)),

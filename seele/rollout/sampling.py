@@ -42,7 +42,7 @@ def text_before_stop(text: str, stop: Sequence[str]) -> str:
 def in_tokens(walk: Walk, token_ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> Walk:
     """Convert a walk over a response's text to one over its tokens.
 
-    A token that ends in a segment belongs to it. The last segment of a walk without an error has all
+    A token belongs to the segment in which it begins. The last segment of a walk without an error has all
     remaining tokens, including the end of the text.
 
     Args:

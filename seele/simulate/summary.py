@@ -43,7 +43,7 @@ class Summary:
     oracle_a_1_minus_a: float
     """Mean a(1 - a) with the best legal hint of every problem: the upper bound."""
     mean_distance: float
-    """Mean distance of the true accuracy at the hints used from 1/2."""
+    """Mean distance of a round's true accuracy from 1/2."""
     mean_hint_ratio: float
     nonzero_variance_share: float
     """Share of visits whose rollouts, all rounds together, were neither all correct nor all wrong."""
@@ -63,7 +63,9 @@ class Summary:
 
 
 def summarise(trace: Trace) -> Summary:
-    """Return the figures of one controller in one world; means are over rollouts."""
+    """Return the figures of one controller in one world. Means weigh rounds by their planned rollouts; within
+    a round, they leave out probes.
+    """
     correct_NV = _scored(trace.correct_NVR).sum(axis=2)
     within_NV = _over_rollouts(trace.worth_NVR, trace)
     total_NV = reward_variance(_over_rollouts(trace.accuracy_NVR, trace))

@@ -2,7 +2,7 @@
 
 A world draws problems: where their solutions may be cut, and how accurate the policy is at each cut. Ability
 is in units of hint ratio: a policy of ability d with hint ratio p is as accurate as one of ability 0 with
-p + d.
+p + d, except where a hint hurts.
 
 Axes: N problems, J legal hint ratios (padded to the longest solution).
 """

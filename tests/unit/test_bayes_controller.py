@@ -461,9 +461,22 @@ def test_where_the_best_hint_is_none_all_of_the_first_rounds_rollouts_count_with
     assert [share[:2] for share in planned(controller, 0, legal=(0.0,))] == [(0.0, 2), (0.0, 6)]
     for num_correct, num_rollouts in parts:
         observe(controller, "p", hint_ratio=0.0, num_correct=num_correct, num_rollouts=num_rollouts)
+    planned(controller, 1, legal=(0.0,))
     observe(controller, "p", hint_ratio=0.0, num_correct=8, num_rollouts=8)
     end_visit(controller, "p")
     assert controller.metrics()["probe_accuracy"] == 3 / 8
+
+
+def test_rollouts_that_dropout_left_without_help_count_with_the_probes_in_any_order():
+    means = []
+    for parts in permutations([(0.0, 2, 2), (0.5, 1, 3), (0.0, 0, 3)]):
+        controller = build(probes=2)
+        assert [share[1] for share in planned(controller, 0)] == [2, 6]
+        for ratio, num_correct, num_rollouts in parts:
+            observe(controller, "p", hint_ratio=ratio, num_correct=num_correct, num_rollouts=num_rollouts)
+        end_visit(controller, "p")
+        means.append(controller.metrics()["probe_accuracy"])
+    assert means == [2 / 5] * 6
 
 
 def test_probes_tell_about_the_curve():
@@ -555,6 +568,7 @@ def test_rollouts_without_hint_that_are_no_probes_do_not_count_as_such():
     controller = build(probes=2, withdraw_at=0.5)
     controller.plan_rounds([RoundRequest("p", 0, FOUR_STEPS)], num_rollouts=ROLLOUTS)
     observe(controller, "p", hint_ratio=0.0, num_correct=1, num_rollouts=2)
+    planned(controller, 1)
     for _ in range(PROBE_MEMORY):
         observe(controller, "p", hint_ratio=0.0, num_correct=8, num_rollouts=8)
     end_visit(controller, "p")

@@ -239,6 +239,7 @@ def test_a_legal_ratio_is_the_nearest_and_of_two_the_smaller():
     assert nearest_legal(0.63, FOUR_STEPS) == 0.75
     assert nearest_legal(1.0, FOUR_STEPS) == 0.75
     assert nearest_legal(0.625, FOUR_STEPS) == 0.5
+    assert nearest_legal(3999 / 4000, legal_ratios(4000)) == 3999 / 4000
     # Midway but for the last digits of a solver.
     assert nearest_legal(0.625004, FOUR_STEPS) == 0.5
 

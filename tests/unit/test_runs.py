@@ -1,7 +1,9 @@
 """Runs on disk, and the metrics and dump of a step."""
 
 import fcntl
+import itertools
 import json
+import math
 import os
 import re
 import shutil
@@ -10,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import yaml
 
@@ -513,6 +516,34 @@ def test_variance_between_hints_is_what_the_rounds_do_not_explain():
     metrics = step_metrics([replace(VISIT, rollouts=rollouts)])
     assert metrics["prompts/variance_between_hints"] == pytest.approx(1.0)
     assert metrics["rounds/mean_a_1_minus_a"] == 0.0
+
+
+def test_variance_between_hints_is_estimated_without_bias():
+    """Two rounds of two rollouts, right with 0.9 and with 0.1: all outcomes, by how likely they are."""
+    between = total = 0.0
+    for rights in itertools.product((True, False), repeat=4):
+        rollouts = tuple(
+            rollout(index // 2, index, RIGHT if right else WRONG, hint_steps=2 - index // 2 * 2)
+            for index, right in enumerate(rights)
+        )
+        visit = replace(VISIT, rollouts=rollouts)
+        weight = math.prod(0.9 if right == (index < 2) else 0.1 for index, right in enumerate(rights))
+        pooled = np.mean(rights)
+        share = step_metrics([visit])["prompts/variance_between_hints"]
+        within = step_metrics([visit])["rounds/mean_a_1_minus_a"]
+        whole = pooled * (1 - pooled) + within / 4
+        between, total = between + weight * share * whole, total + weight * whole
+    # The accuracies' variance, 0.16, of 0.5 * 0.5.
+    assert (between, total) == pytest.approx((0.16, 0.25))
+
+
+def test_dropped_hints_and_planned_ones_without_a_hint_are_one_group():
+    rollouts = tuple(
+        replace(rollout(0, index, RIGHT if index else WRONG, hint_steps=0), share=HintShare(0.0, size))
+        for index, size in enumerate((1, 7, 7, 7))
+    )
+    metrics = step_metrics([replace(VISIT, rollouts=rollouts)])
+    assert (metrics["accuracy/mean"], metrics["rounds/all_same_share"]) == (0.75, 0.0)
 
 
 def test_a_hint_of_a_single_rollout_says_nothing_of_variance():
