@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -113,6 +114,7 @@ def prepare_source(
     """Prepare any other source: `seele data prepare deepmath` and `... source deepmath` are the same."""
     from seele.data.sources import find_settings
     from seele.data.sources.prepare_source import prepare_source
+    from seele.data.sources.settings import Reason
     from seele.reward.golds import GoldCheck
 
     changes = parse_settings(settings or [])
@@ -124,6 +126,8 @@ def prepare_source(
     # A column's name may contain blanks.
     pairs = [pair for text in mapping or [] for pair in re.split(r"\s+(?=\w+=)", text.strip())]
     found = find_settings(reference, columns=_parse_pairs(pairs, "--map"), changes=changes)
+    if max_chars is not None:
+        found = replace(found, leave_out=tuple(dict.fromkeys((*found.leave_out, Reason.TOO_LONG))))
     check = GoldCheck(grader=grader, max_failing=max_failing_golds)
     limit = read_token_limit(max_tokens, tokenizer, template)
     manifest = prepare_source(
@@ -268,6 +272,8 @@ def parse_settings(settings: list[str]) -> dict[str, Any]:
             parsed[key] = json.loads(text)
         except json.JSONDecodeError:
             parsed[key] = _list_in(text) or text
+            if key == "separator":  # a shell passes "\\n" as it is
+                parsed[key] = text.replace("\\n", "\n").replace("\\t", "\t")
     return parsed
 
 

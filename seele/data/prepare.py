@@ -120,7 +120,8 @@ def update_checksum(file: Path, *, before: str) -> None:
 
 
 def _write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
-    write_atomically(path, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
+    text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
+    write_atomically(path, text.encode(errors="backslashreplace"))  # a file's name may be in another encoding
 
 
 def read_manifest(folder: Path) -> Any:

@@ -79,7 +79,10 @@ def _summary(source: str, level: str, counts: Sequence[_Counts]) -> ProblemStati
     steps = [len(count.step_chars) for count in counts]
     solution_chars = [sum(count.step_chars) for count in counts]
     num_hints = sum(max(num - 1, 0) for num in steps)
-    revealing = sum(num - count.revealed_at for num, count in zip(steps, counts, strict=True))
+    # A solution that states its answer before its first step still has one hint less than steps.
+    revealing = sum(
+        num - max(count.revealed_at, min(num, 1)) for num, count in zip(steps, counts, strict=True)
+    )
     mentioning = sum(num - count.mentioned_at for num, count in zip(steps, counts, strict=True))
     return ProblemStatistics(
         data_source=source,

@@ -86,7 +86,8 @@ def render_snippet(form: PromptForm, *, model: str, dtype: str | None) -> str:
         opening = [f"template = {_literal(form.text)}"]
         build = f'prompts = [template.replace("{QUESTION}", question) for question in questions]'
         call = "generate(prompts, sampling)"
-    stop = f", stop=[{', '.join(map(_literal, form.stop))}]" if form.stop else ""
+    # vLLM looks for marks such as <|im_end|> in the text, which has none without the second setting.
+    stop = f", stop=[{', '.join(map(_literal, form.stop))}], skip_special_tokens=False" if form.stop else ""
     lines = [
         "from vllm import LLM, SamplingParams",
         "",

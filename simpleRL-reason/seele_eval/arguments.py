@@ -90,7 +90,13 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--server", help="ask this OpenAI-compatible server for --model; ends in /v1")
     group.add_argument("--run", type=Path, help="run folder: its template, response limit, validation files")
     known = f"{', '.join([*BENCHMARKS, *GROUPS])}"
-    group.add_argument("--benchmarks", type=names, default=(), help=f"with commas: {known}, or FILE.yaml")
+    group.add_argument(
+        "--benchmarks",
+        type=names,
+        action="extend",
+        default=[],
+        help=f"with commas: {known}, or FILE.yaml",
+    )
     group.add_argument(
         "--data-dir", type=Path, help="folder with one subfolder per benchmark (default: the hub)"
     )
@@ -98,7 +104,8 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
         "--problems",
         type=_named_file,
         nargs="+",
-        default=(),
+        action="extend",
+        default=[],
         metavar="NAME=FILE",
         help="parquet in our schema",
     )
@@ -125,7 +132,8 @@ def _add_how(group: argparse._ArgumentGroup) -> None:
         "--temperature",
         type=temperature,
         nargs="+",
-        default=(),
+        action="extend",
+        default=[],
         help="0 is greedy; each value gets its own score",
     )
     group.add_argument("--top-p", type=share, default=1.0, help="default 1")

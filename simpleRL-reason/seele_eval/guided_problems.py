@@ -50,7 +50,7 @@ def guided_copy(instance: Instance, hint_steps: int, request: str) -> Instance:
     """The problem with this many steps of its solution in its question, under an id of its own and with the
     milestones that lie ahead.
     """
-    hint = instance.hint(hint_steps)
+    hint = "".join(instance.steps[:hint_steps])  # also where the file has tiers
     question = ask_with_hint(request, instance.question, hint)
     copy_id = content_id(instance.data_source, question, instance.steps, instance.answer)
     milestones = milestones_of(instance)
@@ -119,12 +119,13 @@ def _say(
     count = Counter(
         (each.instance_id in right, steps > 0) for each, steps in zip(problems, guides, strict=True)
     )
+    whole = sum(len(each.steps) < 2 and each.instance_id not in right for each in problems)
     return (
         f"{options.out}: {len(problems)} problems, {count[True, True] + count[False, True]} of them with a "
         f"guided copy ({count[True, True]} with the shortest hint that had a right sample, "
         f"{count[False, True]} with the longest, as none had); without one, {count[True, False]} solved "
-        f"without a hint, and {count[False, False]} whose first step is more than {options.longest:.0%} of "
-        "the solution\n"
+        f"without a hint, {whole} without a solution of several steps, and {count[False, False] - whole} "
+        f"whose first step is more than {options.longest:.0%} of the solution\n"
     )
 
 

@@ -152,9 +152,8 @@ def _open(reference: str, split: str) -> OpenSplit:
     if isinstance(parsed, HubReference) and parsed.split:
         split = parsed.split
     # Whole rows, because scores may be split by any column.
-    return open_split(
-        SourceSettings(data_source="benchmark", reference=reference, detect=("question",)), split
-    )
+    settings = SourceSettings(data_source="benchmark", reference=reference)
+    return open_split(settings, split, all_columns=True)
 
 
 def _own_judge(key: str, spec: str) -> tuple[Judge, str]:

@@ -391,6 +391,17 @@ def test_an_engine_takes_a_rounds_requests_at_once():
     assert uneven.actor_rollout_ref.rollout.max_num_seqs == 512
 
 
+def test_a_data_file_of_ones_own_has_its_keys_at_the_top_level(tmp_path):
+    file, mine = tmp_path / "data" / "mine.yaml", str(tmp_path)
+    file.parent.mkdir()
+    head = "# @package _global_\ndefaults: [chains, _self_]\n"
+    file.write_text(f"{head}train_files: [mine.parquet]\n")
+    assert compose(["data=mine"], config_dir=mine).data.train_files == ["mine.parquet"]
+    file.write_text(f"{head}data: {{train_files: [mine.parquet]}}\n")
+    with pytest.raises(ConfigError, match=r"data.data: got \['train_files'\], which has no effect"):
+        check_verl_settings(compose(["data=mine"], config_dir=mine))
+
+
 def test_a_run_takes_what_the_benchmarks_set(load_from):
     rounds, reference, runs = (
         load_from(ROOT / "benchmarks", name) for name in ("rounds", "reference", "runs")

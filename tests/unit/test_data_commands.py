@@ -17,6 +17,7 @@ import pytest
 from helpers.commands import exit_status as run
 from helpers.real_data import SHARED, needs_shared
 from seele.child import run_module
+from seele.cli.data_prepare import parse_settings
 from seele.data.prepare import Split, prepare
 from seele.data.statistics import describe_problems
 from seele.data.storage import parquet
@@ -511,6 +512,19 @@ def write_source(path: Path, count: int) -> Path:
 
 
 MAPPED = ("--map", "question=problem answer= solution=proof", "--map", "level=hard")
+
+
+def test_longer_problems_are_left_out_and_counted(tmp_path, capsys):
+    source = write_source(tmp_path / os.fsdecode(b"m\xefne.jsonl"), 4)
+    source.write_text(source.read_text() + json.dumps({"problem": "?" * 99, "proof": "\\boxed{1}"}) + "\n")
+    assert run_prepare(source, "--out", tmp_path / "out", *MAPPED, "--max-chars", 90) == 0
+    assert "4 problems of 5 rows, 0 without a possible hint; left out: 1 too_long" in capsys.readouterr().out
+    assert (tmp_path / "out" / "manifest.json").is_file(), "the file's name is not UTF-8"
+
+
+def test_a_separator_is_what_a_shell_passes():
+    for text in (r"separator=\n\n", r'separator="\n\n"'):
+        assert parse_settings([text]) == {"separator": "\n\n"}
 
 
 def test_a_file_is_prepared_with_a_manifest_that_says_all(tmp_path, capsys):

@@ -649,6 +649,14 @@ def test_several_answers_are_a_list_and_rows_may_come_from_a_function(legs, tmp_
     assert load_own(legs).problems[0].answers == ("1", "2.5")
 
 
+def test_a_prepared_file_is_one_of_the_rows_that_a_benchmark_may_have(legs, tmp_path):
+    mine = Instance(instance_id="seven", data_source="toy", question="3 + 4?", steps=(), answer="7")
+    write_problems(tmp_path / "mine.parquet", [mine], split="mine")
+    legs.write_text("reference: mine.parquet\ncolumns: {question: question, answer: answer}\n")
+    [found] = load_own(legs).problems
+    assert (found.question, found.answers) == ("3 + 4?", ("7",))
+
+
 def test_a_list_is_refused_if_a_judge_would_take_its_entries_apart(legs, tmp_path, grader):
     def own(*answers, judge=""):
         (tmp_path / "legs.jsonl").write_text(json.dumps({"question": "Roots?", "answer": answers}) + "\n")

@@ -97,6 +97,14 @@ def written(out):
     return json.loads((out / "scores.json").read_text())
 
 
+def test_a_repeated_option_adds_to_what_was_given():
+    words = "--problems a=a.parquet --problems b=b.parquet --temperature 0 --temperature 0.6 1"
+    found = parse_arguments([*words.split(), "--benchmarks", "gsm8k", "--benchmarks", "math500,arc_c"])
+    assert [name for name, _ in found.problems] == ["a", "b"]
+    assert (found.temperature, found.benchmarks) == ((0.0, 0.6, 1.0), ("gsm8k", "math500", "arc_c"))
+    assert parse_arguments([]).benchmarks == ()
+
+
 def test_a_problem_file_is_scored_and_every_sample_is_written(model, problems, tmp_path):
     out = tmp_path / "out"
     (score,) = evaluate(AlwaysFour(), "--model", model, "--problems", f"heldout={problems}", "--out", out)

@@ -96,6 +96,12 @@ def test_a_copy_has_the_milestones_that_its_question_does_not_state():
     assert guided_copy(instance("one"), 1, "{question} Know {hint}!").milestones == (Milestone("7", 80),)
 
 
+def test_a_copy_has_steps_of_the_solution_where_the_file_has_tiers_too():
+    with_tiers = replace(instance("one"), tiers=("concept",))
+    request = "{question} Know {hint}!"
+    assert guided_copy(with_tiers, 2, request).question == guided_copy(instance("one"), 2, request).question
+
+
 def test_a_killed_command_goes_on_and_other_conditions_are_refused(draw, tmp_path):
     needed = {"easy": 0, "one": 1, "two": 2}
     _, out = draw(Model(**needed))

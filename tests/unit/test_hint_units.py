@@ -374,6 +374,9 @@ def test_a_statement_over_two_steps_shows_with_the_second():
 def test_nothing_is_revealed_before_the_last_step_or_without_steps():
     assert revealed_at(("only = 12",), "12") == 1
     assert revealed_at((), "12") == 0
+    for answer in (r"\frac43", r"\frac 43", r"\dfrac{4}{3}", "4/3"):
+        assert revealed_at((r"So $x = \frac{4}{3}$. ", r"Hence \boxed{\frac43}."), answer) == 1, answer
+        assert revealed_at((r"So $x = \frac43$. ", r"Hence \boxed{4/3}."), answer) == 1, answer
 
 
 NOISE = st.text(alphabet="=12,. $\\{}()boxedfracanswer is-/%\n", max_size=60)

@@ -863,6 +863,10 @@ def test_engines_are_told_their_model_runner(overrides, given, monkeypatch):
     assert os.environ.get("VLLM_USE_V2_MODEL_RUNNER") == told.get("VLLM_USE_V2_MODEL_RUNNER") == given
 
 
+def test_a_variable_that_hydra_reads_as_a_number_is_one_of_the_environment():
+    assert worker_variables(train.compose([f"+{ENV_VARS}.NCCL_IB_DISABLE=1"]))["NCCL_IB_DISABLE"] == "1"
+
+
 def test_a_run_that_would_wait_for_cpus_for_ever_is_refused(check, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
@@ -908,9 +912,11 @@ HEAD, WORKER = {"CPU": 4.0}, {"CPU": 64.0, "GPU": 8.0}
     [
         ([HEAD, WORKER], "room for 1; its nodes offer 0 GPUs and 4 CPUs, 8 GPUs and 64 CPUs"),
         # 16 GPUs, but never 8 on one node.
-        ([{"CPU": 64.0, "GPU": 4.0}] * 4, "got 2 nodes with 8 GPUs and 24 CPUs each, .* has room for 0"),
+        ([{"CPU": 64.0, "GPU": 4.0}] * 4, "got 2 nodes with 8 GPUs and 26 CPUs each, .* has room for 0"),
         ([WORKER, WORKER | {"CPU": 23.0}], "room for 1; .*8 GPUs and 23 CPUs"),
-        ([{"GPU": 8.0, "CPU": 24.0}] * 2, "Ray would have 48, but 51 are reserved"),
+        # Room for verl alone: TransferQueue takes two or three more.
+        ([{"GPU": 8.0, "CPU": 24.0}] * 2, "8 GPUs and 26 CPUs each, .* has room for 0"),
+        ([HEAD, *[{"GPU": 8.0, "CPU": 25.0}] * 2], "8 GPUs and 26 CPUs each, .* has room for 0"),
         ([], "room for 0"),
     ],
 )

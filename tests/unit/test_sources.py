@@ -971,6 +971,13 @@ def test_a_column_with_texts_and_lists_of_solutions_is_refused_and_not_dropped(t
         list(read_source(file))
 
 
+def test_columns_that_are_empty_are_not_chosen(tmp_path):
+    row = {"question": " ", "problem": "q?", "steps": [], "solution": "First.\n\nSo 3.", "answer": "3"}
+    (tmp_path / "f.jsonl").write_text(json.dumps(row) + "\n")
+    [found] = read_source(tmp_path / "f.jsonl")
+    assert (found.question, len(found.steps)) == ("q?", 2)
+
+
 @pytest.mark.parametrize("bad", [False, float("nan"), None, {"v": 7}, ["30"]], ids=repr)
 def test_a_bad_answer_is_refused_or_skipped_and_does_not_replace_the_column(tmp_path, bad):
     boxed = {"solution": "So \\boxed{3}."}

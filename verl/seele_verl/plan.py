@@ -65,8 +65,9 @@ def plan_run(
 
 def worker_variables(config: DictConfig) -> dict[str, str]:
     """Return the environment of the run's workers; the user's own variables take precedence."""
-    env_vars: Mapping[str, str] = config.ray_kwargs.ray_init.runtime_env.get("env_vars") or {}
-    return {**runner_variables(config), **env_vars}
+    env_vars = config.ray_kwargs.ray_init.runtime_env.get("env_vars") or {}
+    # Hydra reads 1 as a number.
+    return {**runner_variables(config), **{name: str(value) for name, value in env_vars.items()}}
 
 
 def what_verl_is_told(config: DictConfig, seele: SeeleConfig) -> dict[str, Any]:

@@ -45,8 +45,16 @@ class OpenSplit:
     """Local files that hold the rows."""
 
 
-def open_split(settings: SourceSettings, split: str, *, source: Path | None = None) -> OpenSplit:
+def open_split(
+    settings: SourceSettings, split: str, *, source: Path | None = None, all_columns: bool = False
+) -> OpenSplit:
     """Find the rows of a split, given by the source's name for it.
+
+    Args:
+        settings: The source.
+        split: The source's name of the split.
+        source: A local copy in the place of the reference.
+        all_columns: Read whole rows, also of a file of problems.
 
     Raises:
         ConfigError: If the reference is a function that does not exist, or ``source`` is given with one.
@@ -59,7 +67,9 @@ def open_split(settings: SourceSettings, split: str, *, source: Path | None = No
         rows, made_by = open_function(settings.reference, split)
         return OpenSplit(rows=rows, origin=made_by)
     reference = parse_reference(settings.reference)
-    choose = None if settings.detect else partial(_columns_to_read, settings)
+    choose: ChooseColumns | None = None if settings.detect else partial(_columns_to_read, settings)
+    if all_columns:
+        choose = list
     configs = reference.configs if isinstance(reference, HubReference) else ()
     if isinstance(reference, HubReference) and source is None:
         return _open_hub(reference, split, choose)

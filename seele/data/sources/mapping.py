@@ -79,16 +79,20 @@ def as_level(value: Any) -> int:
     and ``Level ?`` is 0.
 
     Raises:
-        ValueError: If the value is neither a number, a text nor None.
+        ValueError: If the value is neither a number, a text nor None, or exceeds 64 bits.
     """
     if value is None:
         return 0
     if isinstance(value, str):
         number = _NUMBER.search(value)
-        return int(number[0]) if number else 0
-    if not isinstance(value, int | float | Decimal) or isinstance(value, bool):
+        level = int(number[0]) if number else 0
+    elif not isinstance(value, int | float | Decimal) or isinstance(value, bool):
         raise ValueError(f"expected a number or a text with one, got {reprlib.repr(value)}")
-    return max(0, math.floor(value)) if math.isfinite(value) else 0
+    else:
+        level = max(0, math.floor(value)) if math.isfinite(value) else 0
+    if level >= 2**63:
+        raise ValueError(f"expected a number below 2^63, got {reprlib.repr(value)}")
+    return level
 
 
 Rows = Iterable[tuple[str, Any]]
@@ -151,13 +155,13 @@ def with_columns(rows: Rows, settings: SourceSettings) -> tuple[Rows, SourceSett
 def _find(rows: Sequence[Mapping[str, Any]], wanted: Iterable[str]) -> dict[str, str | None]:
     """Return the columns that were found, by what they hold."""
     found: dict[str, str | None] = {}
-    if "question" in wanted and (path := _first(rows, _questions(), _is_text)):
+    if "question" in wanted and (path := _first(rows, _questions(), _is_written)):
         found["question"] = path
     if "solution" in wanted:
         path = _first(rows, _SOLUTIONS, _is_solution)
         if path:
             # A column that mixes texts and lists is refused at its first list.
-            found["solution" if _first(rows, [path], _is_text) else "steps"] = path
+            found["solution" if _first(rows, [path], _is_written) else "steps"] = path
     if "answer" in wanted:
         # Without a usable value, the box is read only if the column is empty; else its first row is refused.
         path = _first(rows, _ANSWERS, _is_answer) or _first(rows, _ANSWERS, _is_given)
@@ -221,12 +225,16 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
+def _is_written(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
 def _is_gsm8k(value: Any) -> bool:
     return isinstance(value, str) and is_gsm8k_solution(value)
 
 
 def _is_solution(value: Any) -> bool:
-    return isinstance(value, str | list | tuple)
+    return _is_written(value) or (isinstance(value, list | tuple) and len(value) > 0)
 
 
 def _is_level(value: Any) -> bool:

@@ -38,7 +38,7 @@ _NUMBER = re.compile(
 )
 _FRACTION = re.compile(
     rf"(?P<sign>{MINUS}?)\s*(?:\\[dt]?frac\s*\{{\s*(?P<a>\d+)\s*\}}\s*\{{\s*(?P<b>\d+)\s*\}}"
-    r"|(?P<c>\d+)\s*/\s*(?P<d>\d+))"
+    r"|\\[dt]?frac\s*(?P<e>\d)\s*(?P<f>\d)|(?P<c>\d+)\s*/\s*(?P<d>\d+))"
 )
 _WORD = re.compile(r"(?=.*[a-z])[^\W\d_]{2,}")
 """``Yes``, which a text may write in another case; the line ``AB`` keeps its own."""
@@ -93,7 +93,7 @@ def _pattern(answer: str) -> re.Pattern[str]:
         letter = option["letter"]
         return re.compile(rf"(?:\({letter}\)|(?<![\w(]){letter}(?=[).:*}}\]]|[ \t]*+(?:\n|\Z)))")
     if fraction := _FRACTION.fullmatch(answer):
-        above, below = fraction["a"] or fraction["c"], fraction["b"] or fraction["d"]
+        above, below = (next(filter(None, map(fraction.group, names))) for names in ("ace", "bdf"))
         written = rf"(?:\\[dt]?frac\s?\{{?\s?{above}\s?\}}?\s?\{{?\s?{below}\s?\}}?|{above}\s?/\s?{below})"
         sign = rf"{MINUS}\s?" if fraction["sign"] else rf"(?<![=(,\s{{\[$:]{MINUS})(?<!= {MINUS} )"
         return re.compile(rf"(?<![\w.^]){sign}{written}(?![\w^])")

@@ -7,6 +7,7 @@ that is asked for its GPU imports only this file.
     python -m seele_verl.checks.cluster 2    waits until two nodes are there (scripts/cluster/ray_node.sh)
 """
 
+import math
 import os
 import sys
 import time
@@ -81,7 +82,10 @@ def check_nodes(config: DictConfig, nodes: Sequence[Mapping[str, float]]) -> Non
         nodes: The resources of each living node, by Ray's names (``GPU``, ``CPU``).
     """
     wanted, gpus = config.trainer.nnodes, config.trainer.n_gpus_per_node
-    cpus = CPUS_PER_GPU * gpus
+    # TransferQueue, which starts first, divides its units evenly; its controller may be anywhere.
+    units = config.transfer_queue.backend.SimpleStorage.num_data_storage_units
+    of_queue = math.ceil(units / max(1, sum(node.get("CPU", 0) > 0 for node in nodes))) + 1
+    cpus = CPUS_PER_GPU * gpus + of_queue
     # verl reserves each node's share on a single node (RayResourcePool, STRICT_PACK).
     held = sum(int(min(node.get("GPU", 0) // gpus, node.get("CPU", 0) // cpus)) for node in nodes)
     if held < wanted:
