@@ -113,9 +113,9 @@ def leaderboard(by_cost: ByCost) -> str:
 
 def method_pages(by_cost: ByCost) -> dict[Path, str]:
     """Return the methods' pages, each with its table of numbers updated."""
-    pages = sorted(METHOD_PAGES.glob("*.md"))
+    pages, of_tasks = sorted(METHOD_PAGES.glob("*.md")), by_cost.get(COST, {})
     return {
-        page: with_tables(page.read_text(encoding="utf-8"), {"number": numbers(page.stem, by_cost[COST])})
+        page: with_tables(page.read_text(encoding="utf-8"), {"number": numbers(page.stem, of_tasks)})
         for page in pages
     }
 
@@ -338,7 +338,7 @@ def main() -> None:
         by_cost = compare_all(tasks, added)
     except SeeleError as error:
         sys.exit(f"error: {error}")
-    pages = {out: leaderboard(by_cost), **({} if added else method_pages(by_cost))}
+    pages = {out: leaderboard(by_cost), **(method_pages(by_cost) if out == PAGE else {})}
     changed = {
         path: text
         for path, text in pages.items()
