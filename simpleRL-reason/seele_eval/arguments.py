@@ -90,13 +90,7 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--server", help="ask this OpenAI-compatible server for --model; ends in /v1")
     group.add_argument("--run", type=Path, help="run folder: its template, response limit, validation files")
     known = f"{', '.join([*BENCHMARKS, *GROUPS])}"
-    group.add_argument(
-        "--benchmarks",
-        type=names,
-        action="extend",
-        default=[],
-        help=f"with commas: {known}, or FILE.yaml",
-    )
+    group.add_argument("--benchmarks", type=names, default=(), help=f"with commas: {known}, or FILE.yaml")
     group.add_argument(
         "--data-dir", type=Path, help="folder with one subfolder per benchmark (default: the hub)"
     )
@@ -132,8 +126,7 @@ def _add_how(group: argparse._ArgumentGroup) -> None:
         "--temperature",
         type=temperature,
         nargs="+",
-        action="extend",
-        default=[],
+        default=(),
         help="0 is greedy; each value gets its own score",
     )
     group.add_argument("--top-p", type=share, default=1.0, help="default 1")

@@ -332,7 +332,7 @@ def test_prompts_are_cancelled_once_the_controller_knows_of_the_ends_of_their_vi
 def test_a_cluster_that_is_too_small_is_refused(server):
     """This cluster has a single CPU, and a GPU that only Ray knows of."""
     config = compose(["method=seele", "hardware=gpu1", "job=small"])
-    with pytest.raises(ConfigError, match=r"1 nodes with 1 GPUs and 3 CPUs each, .* offer 1 GPUs and 1 CPU"):
+    with pytest.raises(ConfigError, match=r"1 nodes with 1 GPUs and 5 CPUs each, .* offer 1 GPUs and 1 CPU"):
         refuse_a_small_cluster(config)
 
 

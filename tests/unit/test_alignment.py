@@ -75,7 +75,7 @@ def test_what_tells_nothing_is_refused(run, capsys):
     assert limr(run.parent)[0] == 2 and "no rollouts found" in capsys.readouterr().err
     file = run / "rollouts" / "step_1.jsonl"
     file.write_text(file.read_text().replace('"hint_steps": 0', '"hint_steps": 1'))
-    assert limr(run, "--visits", "2")[0] == 2 and "rollouts with hints" in capsys.readouterr().err
+    assert limr(run, "--visits", "2")[0] == 2 and "hinted rollouts" in capsys.readouterr().err
     file.write_text('{"reason": "correct"}\n')
     assert limr(run)[0] == 2
     assert "step_1.jsonl: a row lacks ['instance_id']; give the folder" in capsys.readouterr().err

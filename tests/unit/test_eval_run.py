@@ -97,12 +97,11 @@ def written(out):
     return json.loads((out / "scores.json").read_text())
 
 
-def test_a_repeated_option_adds_to_what_was_given():
+def test_repeated_files_of_problems_add_up_while_a_later_temperature_replaces_the_first():
     words = "--problems a=a.parquet --problems b=b.parquet --temperature 0 --temperature 0.6 1"
-    found = parse_arguments([*words.split(), "--benchmarks", "gsm8k", "--benchmarks", "math500,arc_c"])
-    assert [name for name, _ in found.problems] == ["a", "b"]
-    assert (found.temperature, found.benchmarks) == ((0.0, 0.6, 1.0), ("gsm8k", "math500", "arc_c"))
-    assert parse_arguments([]).benchmarks == ()
+    found = parse_arguments(words.split())
+    assert ([name for name, _ in found.problems], found.temperature) == (["a", "b"], (0.6, 1.0))
+    assert parse_arguments([]).problems == ()
 
 
 def test_a_problem_file_is_scored_and_every_sample_is_written(model, problems, tmp_path):

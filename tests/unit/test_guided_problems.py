@@ -67,8 +67,8 @@ def test_what_is_not_solved_has_a_copy_with_as_short_a_hint_as_it_needs(draw):
     assert "5 problems, 3 of them with a guided copy" in said
     assert "2 with the shortest hint that had a right sample, 1 with the longest, as none had" in said
     assert (
-        "without one, 1 solved without a hint, and 1 whose first step is more than 25% of the solution"
-        in said
+        "without one, 1 solved without a hint, 0 without a solution of several steps, and 1 whose first "
+        "step is more than 25% of the solution" in said
     )
 
 
