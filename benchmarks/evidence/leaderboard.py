@@ -33,9 +33,9 @@ from tables import (
     stored_runs,
     with_lenders,
     with_tables,
+    write_changed,
 )
 
-from seele.data.storage.files import write_atomically
 from seele.errors import ConfigError, SeeleError
 from seele.maths.tables import markdown_table
 from seele.report.comparison.analysis import caveats
@@ -113,15 +113,16 @@ def leaderboard(by_cost: ByCost) -> str:
 
 def method_pages(by_cost: ByCost) -> dict[Path, str]:
     """Return the methods' pages, each with its table of numbers updated."""
-    pages, of_tasks = sorted(METHOD_PAGES.glob("*.md")), by_cost.get(COST, {})
+    results = by_cost.get(COST, {})
+    lent = {task: lent_arms(task, of_task) for task, of_task in results.items()}
     return {
-        page: with_tables(page.read_text(encoding="utf-8"), {"number": numbers(page.stem, of_tasks)})
-        for page in pages
+        page: with_tables(page.read_text(encoding="utf-8"), {"number": numbers(page.stem, results, lent)})
+        for page in sorted(METHOD_PAGES.glob("*.md"))
     }
 
 
-def numbers(method: str, results: Mapping[str, Result]) -> str:
-    """Return a table with a row per task and arm of the method."""
+def numbers(method: str, results: Mapping[str, Result], lent: Mapping[str, set[str]]) -> str:
+    """Return a table with a row per task and arm of the method, without arms that are lent to the task."""
     rows = [
         [
             f"[`{task}`](../evidence/{task}.md)",
@@ -133,7 +134,7 @@ def numbers(method: str, results: Mapping[str, Result]) -> str:
         ]
         for task, of_task in results.items()
         for arm in ARMS_OF.get(method, [method])
-        if (found := of_task.arms.get(arm)) and arm not in lent_arms(task, of_task)
+        if (found := of_task.arms.get(arm)) and arm not in lent[task]
     ]
     if not rows:
         return "None yet.\n"
@@ -339,15 +340,7 @@ def main() -> None:
     except SeeleError as error:
         sys.exit(f"error: {error}")
     pages = {out: leaderboard(by_cost), **(method_pages(by_cost) if out == PAGE else {})}
-    changed = {
-        path: text
-        for path, text in pages.items()
-        if not path.exists() or path.read_text(encoding="utf-8") != text
-    }
-    if arguments.check:
-        sys.exit("".join(f"{path} does not match the stored runs\n" for path in changed) or 0)
-    for path, text in changed.items():
-        write_atomically(path, text)
+    write_changed({path: text.encode() for path, text in pages.items()}, check=arguments.check)
 
 
 if __name__ == "__main__":

@@ -732,6 +732,17 @@ def pages(plan: Mapping[str, Any], tables: Mapping[str, str]) -> dict[Path, byte
     return {page: with_tables(text, tables).encode() for page, text in texts.items()}
 
 
+def write_changed(contents: Mapping[Path, bytes], *, check: bool) -> None:
+    """Write the files whose content is new; with ``check`` exit instead, with status 1 if there are any."""
+    changed = [
+        path for path, content in contents.items() if not path.exists() or path.read_bytes() != content
+    ]
+    if check:
+        sys.exit("".join(f"{path} does not match the stored runs\n" for path in changed) or 0)
+    for path in changed:
+        write_atomically(path, contents[path])
+
+
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -752,13 +763,7 @@ def main() -> None:
         contents[FRONT] = draw_front(runs, without_hints, heldout=split)
     if pairs := courses("mixed"):
         contents[PREDICTION] = draw(pairs)
-    changed = [
-        path for path, content in contents.items() if not path.exists() or path.read_bytes() != content
-    ]
-    if check:
-        sys.exit("".join(f"{path} does not match the stored runs\n" for path in changed) or 0)
-    for path in changed:
-        write_atomically(path, contents[path])
+    write_changed(contents, check=check)
 
 
 if __name__ == "__main__":
