@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -114,7 +113,6 @@ def prepare_source(
     """Prepare any other source: `seele data prepare deepmath` and `... source deepmath` are the same."""
     from seele.data.sources import find_settings
     from seele.data.sources.prepare_source import prepare_source
-    from seele.data.sources.settings import Reason
     from seele.reward.golds import GoldCheck
 
     changes = parse_settings(settings or [])
@@ -126,8 +124,6 @@ def prepare_source(
     # A column's name may contain blanks.
     pairs = [pair for text in mapping or [] for pair in re.split(r"\s+(?=\w+=)", text.strip())]
     found = find_settings(reference, columns=_parse_pairs(pairs, "--map"), changes=changes)
-    if max_chars is not None:
-        found = replace(found, leave_out=tuple(dict.fromkeys((*found.leave_out, Reason.TOO_LONG))))
     check = GoldCheck(grader=grader, max_failing=max_failing_golds)
     limit = read_token_limit(max_tokens, tokenizer, template)
     manifest = prepare_source(

@@ -78,7 +78,8 @@ def to_instances(
             instance = _to_instance(row, at, settings)
             _check_new(instance, answer_of_question)
         except _Unusable as problem:
-            if problem.reason not in settings.leave_out:
+            # Who sets a limit on length wants longer rows left out.
+            if problem.reason not in (*settings.leave_out, Reason.TOO_LONG):
                 if problem.reason in (Reason.NO_QUESTION, Reason.NO_ANSWER) and unseen:
                     _refuse_columns(unseen, at, row)
                 reasons = json.dumps([*settings.leave_out, problem.reason])
