@@ -8,6 +8,8 @@ import pytest
 
 pytest.importorskip("verl.trainer", reason="verl is not installed")
 
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+
 from seele.config import HintConfig, OffPolicyConfig, SeeleConfig
 from seele.methods.sources import build_source
 from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance
@@ -15,6 +17,7 @@ from seele.rollout.solutions import EncodedProblem
 from seele_models.tokenizer import byte_tokenizer
 from seele_verl import rounds_worker as module
 from seele_verl.controller_actor import ControllerActor
+from seele_verl.faults import watch_for_faults
 from seele_verl.replay_buffer import SpareProblemsBuffer
 from seele_verl.runs.watchdog import LIFE
 
@@ -51,6 +54,24 @@ def test_a_step_ends_when_enough_groups_are_done_with_the_awaited_ones_among_the
     buffer.finished_keys["train"], buffer.pending_keys["train"] = {"b"}, {"d"}
     buffer.running_keys["train"], buffer.failure_keys["train"] = {"a"}, {"c"}
     assert buffer.left_behind() == ["a", "b", "c", "d"]
+
+
+def test_a_worker_that_replaces_a_lost_one_begins_no_group_that_was_cut(monkeypatch):
+    buffer = SpareProblemsBuffer(
+        trainer_mode="sync",
+        trainer_config=None,
+        max_off_policy_threshold=None,
+        max_off_policy_strategy="drop",
+        sampler_kwargs=None,
+    )
+    looks, replaced, cleared = [], [], []
+    monkeypatch.setattr(ReplayBuffer, "_sync_metadata_from_transfer_queue", lambda self: looks.append(self))
+    monkeypatch.setattr(buffer, "_clear_groups", lambda partition, uids: cleared.append(uids))
+    watch_for_faults(buffer, on_news=lambda: None, on_look=lambda: replaced.append("unfinished"))
+    buffer.left_behind()
+    assert replaced == ["unfinished"], "a group that still runs is begun again"
+    buffer.forget(["a"])
+    assert (len(looks), replaced, cleared) == (2, ["unfinished"], [{"a"}])
 
 
 def test_tokens_count_although_their_problem_was_cut(monkeypatch, tmp_path):

@@ -61,6 +61,10 @@ def test_a_group_that_was_left_behind_and_ended_all_the_same_belongs_to_no_step(
     trainer.on_sample_end()
     assert trainer.current.visits.keys() == {"step2-000000", "step2-000002"}
     assert trainer._carried == [8]
+    # Resumed without spare problems: what was carried into this step is not carried into the next.
+    trainer.seele.curriculum.spare_problems = 0
+    trainer.on_sample_end()
+    assert trainer._carried == []
 
 
 def test_a_worker_that_is_dead_when_spare_problems_are_cut_does_not_end_the_run(monkeypatch):
@@ -258,7 +262,9 @@ def test_every_part_that_learns_is_in_a_checkpoint_and_comes_back(monkeypatch, t
             run=tmp_path,
             global_steps=3,
             seele=SimpleNamespace(hints=SimpleNamespace(refresh="epoch")),
-            config=OmegaConf.create({"actor_rollout_ref": {"actor": {"strategy": "fsdp"}}}),
+            config=OmegaConf.create(
+                {"actor_rollout_ref": {"actor": {"strategy": "fsdp"}}, "data": {"train_batch_size": 2}}
+            ),
             log=SimpleNamespace(rewind=lambda step, saved: saved | validated),
             controller=Remote(parts["controller"]),
             planner=parts["planner"],
@@ -320,6 +326,9 @@ def test_every_part_that_learns_is_in_a_checkpoint_and_comes_back(monkeypatch, t
     other, parts = trainer_of(nothing)
     other.controller.load_state_dict.remote = lambda state: None
     with pytest.raises(CheckpointError, match="another method or other settings"):
+        other._load_checkpoint()
+    other.config.data.train_batch_size = 1
+    with pytest.raises(CheckpointError, match=r"begins with 2 problems .* data\.train_batch_size is 1"):
         other._load_checkpoint()
 
 

@@ -213,6 +213,10 @@ def test_starting_anew_leaves_nothing_that_a_stage_could_go_on_from(
     (run / "global_step_5").mkdir()
     (run / "global_step_5" / "data.pt").touch()
     (run / "latest_checkpointed_iteration.txt").write_text("5")
+    # The second stage has finished as well.
+    (run / "run_card.json").write_text('{"status": "finished", "steps": 5}')
+    (run / "metrics.jsonl").write_text('{"step": 5}\n')
+    (run / "resolved.yaml").write_text("seele: {seed: 0}\n")
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     anew = ("seele.seed=1", "trainer.resume_mode=disable")
     with pytest.raises(ConfigError, match=r"rollout\.n: got 3"):
@@ -226,6 +230,7 @@ def test_starting_anew_leaves_nothing_that_a_stage_could_go_on_from(
     assert next(walk)[0].trainer.resume_mode == "auto"
     # A run that is killed in the first stage goes on without "disable".
     assert last_complete_step(run) is last_complete_step(run / "sft") is None
+    assert not any((run / name).exists() for name in ("run_card.json", "metrics.jsonl", "resolved.yaml"))
     walk = stages(*configure("sft_rl", "seele.seed=1"))
     assert next(walk)[0].seele.method == "sft"
     first_stage_done()

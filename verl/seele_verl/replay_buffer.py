@@ -48,5 +48,6 @@ class SpareProblemsBuffer(ReplayBuffer):
 
     def forget(self, uids: list[str]) -> None:
         """Drop what these groups have stored. They must not be rolling out any more."""
-        self._sync_metadata_from_transfer_queue()
+        # verl's own look: with ours, a worker that replaces a lost one would begin these groups again.
+        super()._sync_metadata_from_transfer_queue()
         self._clear_groups(TRAIN, set(uids))

@@ -246,7 +246,7 @@ class SeeleTrainer(PPOTrainerSync):
 
     def on_sample_end(self) -> None:
         self.engines.let_go_of_dead(self.global_steps)
-        left_behind = []
+        left_behind, self._carried = [], []
         if self.seele.curriculum.spare_problems:
             left_behind = self.replay_buffer.left_behind()
             self._cancel(left_behind)
@@ -358,6 +358,7 @@ class SeeleTrainer(PPOTrainerSync):
         )
 
     def _compute_ref_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        show_life(self.run)
         if self.seele.credit.by_distillation:
             asked, request = self.seele.prompt, self.seele.credit.request
             in_batch = {parse_row_key(key)[0] for key in real_rows(batch)}
@@ -382,10 +383,12 @@ class SeeleTrainer(PPOTrainerSync):
         return batch
 
     def _compute_values(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        show_life(self.run)
         super()._compute_values(_columns(batch, LOG_PROB_COLUMNS), metrics)
         return batch
 
     def _update_critic(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        show_life(self.run)
         super()._update_critic(_columns(batch, CRITIC_COLUMNS), metrics)
         return batch
 
@@ -419,6 +422,7 @@ class SeeleTrainer(PPOTrainerSync):
         if self.config.trainer.device == "cpu":
             call_on_every_rank(self.actor_rollout_wg, return_free_memory)
         self._learn(batch)
+        show_life(self.run)
         return batch
 
     def _uids_by_problem(self, batch: KVBatchMeta) -> dict[int, str]:
@@ -526,6 +530,11 @@ class SeeleTrainer(PPOTrainerSync):
             line = self.log.rewind(self.global_steps, saved)
             self._end_at_budget()
             self._carried = load_part(folder, "carried", otherwise=[])
+            if (left := len(self._carried)) > (size := self.config.data.train_batch_size):
+                raise CheckpointError(
+                    f"{folder}: the next step begins with {left} problems that this one left behind, but "
+                    f"data.train_batch_size is {size}; resume with at least {left}"
+                )
             state, planned = load_part(folder, "controller"), load_part(folder, "planner")
             ray.get(self.controller.load_state_dict.remote(state))
             self.planner.load_state_dict(planned)

@@ -36,8 +36,10 @@ from seele_verl.changes import with_changes
 from seele_verl.checks.preflight import Machine, Preflight, check_run
 from seele_verl.checks.verl_settings import check_verl_settings
 from seele_verl.merge import merge_checkpoint
+from seele_verl.plan import RESOLVED
 from seele_verl.runs.card import RUN_CARD, read_run_card
 from seele_verl.runs.checkpoints import check_not_among_later, drop_all_checkpoints
+from seele_verl.runs.log import METRICS
 from seele_verl.runs.resume import check_not_finished, check_same_run, check_validation_alone
 from seele_verl.settings import read_settings
 from seele_verl.sft.preflight import VERL_SETTINGS_OF_ROLLOUTS
@@ -181,12 +183,13 @@ def stages(
 
 def _start_anew(run: Path, *, needed: Path) -> None:
     """Remove what either stage would resume from: a run that is killed in the first one must not find the
-    second's checkpoints, which started from another model.
+    records of the second, or its checkpoints, which started from another model.
     """
     for folder in (run, run / SFT):
         check_not_among_later(folder, -1, needed=needed)
-    # The card is removed first, because it says that the stage has finished.
-    (run / SFT / RUN_CARD).unlink(missing_ok=True)
+    # The cards are removed first, because they say which stages have finished.
+    for record in (run / SFT / RUN_CARD, run / RUN_CARD, run / METRICS, run / RESOLVED):
+        record.unlink(missing_ok=True)
     for folder in (run, run / SFT):
         drop_all_checkpoints(folder, needed=needed)
     (run / PROBLEMS / DIVISION).unlink(missing_ok=True)

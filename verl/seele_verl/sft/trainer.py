@@ -105,11 +105,15 @@ class SupervisedTrainer(sft_trainer.SFTTrainer):  # type: ignore[misc]
         if self.device_name == "cpu":
             return_free_memory()
         age_s, limit_s = time.monotonic() - self._saved_at, 60 * (self._save_every_minutes or math.inf)
-        # Ranks may see the file and the time differently: [tokens, ranks that should stop, ranks that save].
-        own = [int(data["loss_mask"].sum()), is_asked_to_stop(self._run), age_s >= limit_s]
-        counts = torch.tensor(own, dtype=torch.long, device=self.device_name)
-        torch.distributed.all_reduce(counts, group=self.engine.get_data_parallel_group())
-        self.response_tokens, stop, save = counts.tolist()
+        # Ranks of one sequence hold the same tokens.
+        tokens = torch.tensor(int(data["loss_mask"].sum()), dtype=torch.long, device=self.device_name)
+        torch.distributed.all_reduce(tokens, group=self.engine.get_data_parallel_group())
+        self.response_tokens = tokens.item()
+        # Ranks may see the file and the time differently: [ranks that should stop, ranks that should save].
+        own = [is_asked_to_stop(self._run), age_s >= limit_s]
+        orders = torch.tensor(own, dtype=torch.long, device=self.device_name)
+        torch.distributed.all_reduce(orders)
+        stop, save = orders.tolist()
         self._steps_begun += 1
         if stop and self._steps_begun < self.total_training_steps:
             note_stop(self._run)
