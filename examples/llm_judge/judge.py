@@ -6,7 +6,7 @@ Reads JUDGE_URL, such as http://localhost:8000/v1, JUDGE_MODEL, and JUDGE_KEY if
 import os
 import re
 
-from openai import AsyncOpenAI
+from openai import AsyncOpenAI, BadRequestError
 
 PROMPT = """Problem:
 {question}
@@ -21,15 +21,21 @@ Judge the response. End with "Score: N", where N goes from 0 (wrong) to 10 (righ
 
 async def compute_score(data_source, solution_str, ground_truth, extra_info, max_tokens=512):
     """The judge's score, from 0 to 1; its whole reply is kept with the rollout."""
-    prompt = PROMPT.format(question=extra_info["question"], gold=ground_truth, response=solution_str)
+    # The model continues its hint, so alone its text would have no beginning.
+    response = extra_info["hint"] + solution_str
+    prompt = PROMPT.format(question=extra_info["question"], gold=ground_truth, response=response)
     key = os.environ.get("JUDGE_KEY", "none")
-    async with AsyncOpenAI(base_url=os.environ["JUDGE_URL"], api_key=key, max_retries=5) as client:
-        reply = await client.chat.completions.create(
-            model=os.environ["JUDGE_MODEL"],
-            messages=[{"role": "user", "content": prompt}],
-            temperature=0.0,
-            max_tokens=max_tokens,
-        )
+    # While the server is out of reach, the call is repeated until seele.reward.time_limit_s ends it.
+    async with AsyncOpenAI(base_url=os.environ["JUDGE_URL"], api_key=key, max_retries=1000) as client:
+        try:
+            reply = await client.chat.completions.create(
+                model=os.environ["JUDGE_MODEL"],
+                messages=[{"role": "user", "content": prompt}],
+                temperature=0.0,
+                max_tokens=max_tokens,
+            )
+        except BadRequestError as error:  # such as a prompt that is too long for the judge
+            return {"score": 0.0, "judged": False, "verdict": str(error)}
     verdict = reply.choices[0].message.content or ""
     scores = re.findall(r"Score:\s*(\d+)", verdict)
     score = min(int(scores[-1]), 10) / 10 if scores else 0.0

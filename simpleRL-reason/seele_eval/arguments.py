@@ -8,15 +8,19 @@ from typing import Any
 
 import yaml
 
+from seele.config import RewardConfig
 from seele.errors import ConfigError
 from seele.records import BOX_REQUEST, Chat
+from seele.reward.graders import GRADERS
 from seele.rollout.templates import CHAT, NO_CHAT
 from seele.rollout.unanswered import Advice, advise_template
 from seele_eval.benchmarks import BENCHMARKS, GROUPS
+from seele_eval.generation import EngineSettings
 from seele_eval.grading import ANSWERS, BOX, BOX_OR_LAST
 
 # The paper's response limit (arXiv:2509.06923, section 5.1), for a model without a run.
 MAX_TOKENS = 2048
+GRADERS_AT_ONCE = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +52,7 @@ class Arguments:
     answers: str | None = None
     after_thinking: bool | None = None
     truncated_is_wrong: bool | None = None
-    graders: int = 2
+    graders: int | None = None
     concurrency: int = 64
     data_parallel: int | None = None
     tensor_parallel: int = 1
@@ -262,7 +266,9 @@ def add_sampling(parser: argparse.ArgumentParser, *, samples: int, max_tokens: i
     add_stop(parser)
     parser.add_argument("--max-tokens", type=positive, default=max_tokens, help="longest response")
     parser.add_argument("--seed", type=seed, default=0, help="seed of the samples; default 0")
-    add_dtype(parser)
+    default = RewardConfig().grader
+    parser.add_argument("--grader", choices=[*GRADERS], default=default, help="default: %(default)s")
+    add_engine(parser)
 
 
 def parse_sampling(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -280,17 +286,32 @@ def parse_sampling(parser: argparse.ArgumentParser, arguments: Sequence[str] | N
     return options
 
 
+def engine_settings(options: argparse.Namespace) -> EngineSettings:
+    """The engine's settings in options of ``add_sampling``."""
+    return EngineSettings(
+        max_tokens=options.max_tokens,
+        seed=options.seed,
+        tensor_parallel=options.tensor_parallel,
+        gpu_memory_share=options.gpu_memory_share,
+        dtype=options.dtype,
+    )
+
+
 def _add_where(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--graders", type=positive, default=2, help="grading processes; default 2")
+    group.add_argument(
+        "--graders",
+        type=positive,
+        help=f"grading processes; default {GRADERS_AT_ONCE}, or for the run's own function its num_workers",
+    )
     group.add_argument("--concurrency", type=positive, default=64, help="concurrent requests to a server")
+    add_engine(group)
+
+
+def add_engine(group: argparse._ActionsContainer) -> None:
+    """Add the options of engines on this machine: their GPUs, memory and data type."""
     group.add_argument("--data-parallel", type=positive, help="copies of the model (default: all GPUs)")
     group.add_argument("--tensor-parallel", type=positive, default=1, help="GPUs per copy")
     group.add_argument("--gpu-memory-share", type=share, default=0.9, help="share for weights and cache")
-    add_dtype(group)
-
-
-def add_dtype(group: argparse._ActionsContainer) -> None:
-    """Add the option ``--dtype`` for the engine's weights."""
     group.add_argument(
         "--dtype",
         choices=("auto", "float32", "bfloat16"),

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from seele.config import RewardConfig
 from seele.data.storage.files import check_writable, write_atomically
 from seele.data.storage.schema import read_problems
 from seele.errors import DataError
@@ -24,12 +25,13 @@ from seele.reward.grader import GraderPool
 from seele.rollout.sampling import rollout_seed
 from seele.rollout.templates import NO_CHAT
 from seele.rollout.unanswered import Graded, find_unanswered, warn_of_unanswered
-from seele_eval.arguments import add_sampling, advise, parse_sampling, positive
+from seele_eval.arguments import add_sampling, advise, engine_settings, parse_sampling, positive
 from seele_eval.command import exit_quietly, run_command
 from seele_eval.conditions import describe_chat, installed_versions
 from seele_eval.estimates import effective_sample_size, wilson_interval
-from seele_eval.generation import EngineSettings, complete_here, find_model, find_weights
+from seele_eval.generation import EngineSettings, find_model, find_weights
 from seele_eval.grading import BOX, BOX_OR_LAST, Reading, extract_boxed, judge_found, judge_one
+from seele_eval.parallel import completion
 from seele_eval.problems import Problem, from_instance
 from seele_eval.prompts import Request, stop_of
 
@@ -137,8 +139,10 @@ def measure(options: argparse.Namespace) -> list[Point]:
         chat=options.chat,
         temperature=options.temperature,
         stop=options.stop,
-        settings=EngineSettings(max_tokens=options.max_tokens, seed=options.seed, dtype=options.dtype),
+        settings=engine_settings(options),
+        copies=options.data_parallel,
         answers=options.answers,
+        grader=options.grader,
     )
     by_length = [responses[first:][: len(problems)] for first in range(0, len(responses), len(problems))]
     warning = warn_of_unanswered(
@@ -169,6 +173,8 @@ def sample_hinted(
     stop: Sequence[str] | None = None,
     chat: Chat = NO_CHAT,
     answers: str = BOX,
+    grader: str = RewardConfig().grader,
+    copies: int | None = None,
 ) -> list[list[Graded]]:
     """Return ``samples`` graded completions of each problem after its revealed steps.
 
@@ -182,6 +188,8 @@ def sample_hinted(
         stop: Strings that end a completion; None for the template's.
         chat: Further inputs of the template ``chat``.
         answers: Where to look for an answer in a completion, ``BOX`` or ``BOX_OR_LAST``.
+        grader: A key of ``seele.reward.graders.GRADERS``.
+        copies: Copies of the model, each on its own GPUs; by default as many as there are GPUs for.
     """
     ends = stop_of(template, stop, model)
     requests = [
@@ -198,14 +206,14 @@ def sample_hinted(
         for problem, revealed in asked
         for sample in range(samples)
     ]
-    responses = dict(complete_here(model, requests, settings))
+    responses = dict(completion(model, settings, copies=copies)(requests))
     reading = Reading(answers=answers)
-    with GraderPool() as grader:
+    with GraderPool(grader=grader) as judge:
 
         def graded(index: int, problem: Problem) -> Graded:
             response = responses[index].before_stop(ends)
             found = reading.read(response.text, problem, extract_boxed)
-            verdict = judge_found(judge_one, grader, problem, found)
+            verdict = judge_found(judge_one, judge, problem, found)
             return Graded(response.text, verdict.reason, response.finish)
 
         return [

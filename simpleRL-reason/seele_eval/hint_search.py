@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from seele.config import RewardConfig
 from seele.data.storage.append_log import LineAppender, read_whole_lines
 from seele.data.storage.files import file_sha256, settings_files
 from seele.errors import CheckpointError, ConfigError
@@ -19,11 +20,12 @@ from seele.records import Chat, Finish, GradeReason, Instance
 from seele.reward.grader import GraderPool
 from seele.rollout.sampling import rollout_seed
 from seele.rollout.templates import CHAT, template_text
-from seele_eval.arguments import add_sampling
+from seele_eval.arguments import add_sampling, engine_settings
 from seele_eval.conditions import deciding, describe_chat, differing
-from seele_eval.generation import EngineSettings, find_model, find_weights, start_engine
 from seele_eval.generation import complete as complete_prompts
+from seele_eval.generation import find_model, find_weights, start_engine
 from seele_eval.grading import BOX, Reading, extract_boxed, judge_found, judge_one
+from seele_eval.parallel import completion, share_gpus, visible_gpus
 from seele_eval.predictions import read_predictions
 from seele_eval.problems import from_instance
 from seele_eval.prompts import (
@@ -37,7 +39,9 @@ from seele_eval.prompts import (
 )
 
 AT_A_TIME = 256
-"""Problems whose samples are drawn together, and lost together if the command is killed."""
+"""Problems for each copy of the model whose samples are drawn together, and lost together if the command is
+killed.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +79,8 @@ def search(
         options: Parsed by a parser from ``parser_of`` (``parse_sampling``).
         problems: The problems of ``options.file``.
         hints: The command's hints.
-        complete: Function that completes requests; an engine in this process if not given.
+        complete: Function that completes requests; by default an engine in this process, or one process for
+            each copy of the model.
 
     Raises:
         SeeleError: For anything that the user can fix.
@@ -95,10 +100,18 @@ def search(
     def ask(instance: Instance, hint_steps: int, number: int) -> Request:
         return hints.give(_request(instance, hint_steps, number, options, stop), instance, hint_steps)
 
-    # Each problem's longest prompt sizes the engine, so that one engine serves every hint.
-    complete = complete or _engine(options, [ask(each, hints.longest(each), 0) for each in problems])
-    with GraderPool() as grader, appender:
-        for hint_steps, batch in _untried(problems, found, hints.longest):
+    at_a_time = AT_A_TIME
+    if complete is None:
+        gpus, of_copy = visible_gpus(), options.tensor_parallel
+        copies = len(share_gpus(gpus, tensor_parallel=of_copy, copies=options.data_parallel))
+        at_a_time *= copies
+        if copies == 1:
+            # Each problem's longest prompt sizes the engine, so that one engine serves every hint.
+            complete = _engine(options, [ask(each, hints.longest(each), 0) for each in problems])
+        else:
+            complete = completion(options.model, engine_settings(options), copies=copies)
+    with GraderPool(grader=options.grader) as grader, appender:
+        for hint_steps, batch in _untried(problems, found, hints.longest, at_a_time=at_a_time):
             responses = dict(
                 complete(
                     [ask(each, hint_steps, number) for each in batch for number in range(options.samples)]
@@ -118,7 +131,11 @@ def solved(found: Sequence[Tried]) -> dict[str, Tried]:
 
 
 def _untried(
-    problems: Sequence[Instance], found: Sequence[Tried], longest: Callable[[Instance], int]
+    problems: Sequence[Instance],
+    found: Sequence[Tried],
+    longest: Callable[[Instance], int],
+    *,
+    at_a_time: int,
 ) -> Iterator[tuple[int, list[Instance]]]:
     """Yield each hint length with problems that have no right response yet and were not tried at that length.
 
@@ -128,8 +145,8 @@ def _untried(
         tried = {each.instance_id for each in found if each.hint_steps == hint_steps}
         known = tried | solved(found).keys()
         left = [each for each in problems if each.instance_id not in known and hint_steps <= longest(each)]
-        for first in range(0, len(left), AT_A_TIME):
-            yield hint_steps, left[first : first + AT_A_TIME]
+        for first in range(0, len(left), at_a_time):
+            yield hint_steps, left[first : first + at_a_time]
 
 
 def _engine(options: argparse.Namespace, longest: Sequence[Request]) -> Complete:
@@ -138,7 +155,7 @@ def _engine(options: argparse.Namespace, longest: Sequence[Request]) -> Complete
     Raises:
         SeeleError: As ``encode_requests``.
     """
-    settings = EngineSettings(max_tokens=options.max_tokens, seed=options.seed, dtype=options.dtype)
+    settings = engine_settings(options)
     prompts = encode_requests(options.model, longest, max_tokens=options.max_tokens)
     context_tokens = longest_prompt(prompts) + options.max_tokens
     engine: Any = None
@@ -186,7 +203,10 @@ def _conditions(options: argparse.Namespace) -> dict[str, Any]:
         "template_text": None if options.template == CHAT else template_text(options.template),
         "chat": describe_chat(options.chat),
         "stop": options.stop,
-        **{key: getattr(options, key) for key in ("samples", "temperature", "max_tokens", "seed", "dtype")},
+        **{
+            key: getattr(options, key)
+            for key in ("samples", "temperature", "max_tokens", "seed", "dtype", "grader")
+        },
     }
 
 
@@ -204,7 +224,7 @@ def _open(ledger: Path, conditions: Mapping[str, Any]) -> tuple[list[Tried], Lin
         before, *lines = [*map(json.loads, read.lines)] or [conditions]
         is_known = before["template"] == conditions["template"]
         assumed = ("files", "template_text") if is_known else ("files",)
-        before = {key: conditions[key] for key in assumed} | before
+        before = {key: conditions[key] for key in assumed} | {"grader": RewardConfig().grader} | before
         found = [Tried(instance_id=key, hint_steps=steps, text=text) for key, steps, text in lines]
     except (ValueError, KeyError, TypeError) as error:
         raise CheckpointError(
@@ -234,6 +254,7 @@ def _check_samples(options: argparse.Namespace, *, weights: Sequence[str], stop:
         "chat": describe_chat(options.chat if is_chat else Chat(ask="")),
         "stop": list(stop),
         "answers": BOX,
+        "grader": options.grader,
     }
     before = {
         **there,

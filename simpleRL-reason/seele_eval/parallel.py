@@ -14,13 +14,14 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 from seele.errors import ConfigError, DependencyError
 from seele.records import Finish
-from seele_eval.generation import EngineSettings
-from seele_eval.prompts import Prompt, Request, Response, Responses, encode_requests
+from seele_eval.generation import EngineSettings, complete_here
+from seele_eval.prompts import Complete, Prompt, Request, Response, Responses, encode_requests
 
 WORKER = (sys.executable, "-m", "seele_eval.worker")
 
@@ -57,6 +58,18 @@ def share_gpus(gpus: Sequence[str], *, tensor_parallel: int, copies: int | None)
         )
     starts = range(0, (copies or possible) * tensor_parallel, tensor_parallel)
     return [tuple(gpus[start : start + tensor_parallel]) for start in starts]
+
+
+def completion(folder: Path, settings: EngineSettings, *, copies: int | None) -> Complete:
+    """Return what completes requests: this process, or one process for each copy of the model.
+
+    Raises:
+        ConfigError: As ``share_gpus``.
+    """
+    shares = share_gpus(visible_gpus(), tensor_parallel=settings.tensor_parallel, copies=copies)
+    if len(shares) == 1:
+        return partial(complete_here, folder, settings=settings)
+    return partial(complete_in_processes, folder, settings=settings, shares=shares)
 
 
 def complete_in_processes(

@@ -18,7 +18,7 @@ from seele.reward.function import load_function
 from seele.reward.graders import GRADERS
 from seele.rollout.sampling import rollout_seed
 from seele.rollout.templates import CHAT, NO_CHAT, absolute_template, check_template, template_text
-from seele_eval.arguments import MAX_TOKENS, Arguments, check_chat, merge_chat
+from seele_eval.arguments import GRADERS_AT_ONCE, MAX_TOKENS, Arguments, check_chat, merge_chat
 from seele_eval.benchmarks import BENCHMARKS, GROUPS
 from seele_eval.conditions import (
     RunDefaults,
@@ -30,7 +30,6 @@ from seele_eval.conditions import (
 from seele_eval.generation import (
     EngineSettings,
     Stamps,
-    complete_here,
     find_model,
     find_weights,
     stamp,
@@ -46,7 +45,7 @@ from seele_eval.grading import (
     Reading,
 )
 from seele_eval.own_benchmarks import find_benchmarks
-from seele_eval.parallel import complete_in_processes, share_gpus, visible_gpus
+from seele_eval.parallel import completion
 from seele_eval.predictions import Key
 from seele_eval.problems import MAX_VALUES, Problem
 from seele_eval.prompts import Complete, Request, begins_thinking, stop_of
@@ -191,12 +190,7 @@ def choose_engine(arguments: Arguments, plan: Plan) -> Complete:
         server = Server(url=arguments.server, model=model, concurrency=arguments.concurrency)
         return partial(complete_on_server, server, settings=plan.settings)
     folder = find_model(model, revision=arguments.revision)
-    shares = share_gpus(
-        visible_gpus(), tensor_parallel=arguments.tensor_parallel, copies=arguments.data_parallel
-    )
-    if len(shares) == 1:
-        return partial(complete_here, folder, settings=plan.settings)
-    return partial(complete_in_processes, folder, settings=plan.settings, shares=shares)
+    return completion(folder, plan.settings, copies=arguments.data_parallel)
 
 
 def choose_tasks(arguments: Arguments, defaults: RunDefaults | None) -> list[Task]:
@@ -354,7 +348,8 @@ def _choose_reward(
         is_runs = "grader" in trained and absolute(trained["grader"]) == absolute(grader)
         settings = dict(trained) if is_runs else {}
     read = from_mapping(RewardConfig, settings, f"{arguments.run}/resolved.yaml: seele.reward")
-    return replace(read, grader=grader, num_workers=arguments.graders)
+    at_once = arguments.graders or max(GRADERS_AT_ONCE, read.num_workers)
+    return replace(read, grader=grader, num_workers=at_once)
 
 
 def _check_judges(tasks: Sequence[Task], grader: str) -> None:

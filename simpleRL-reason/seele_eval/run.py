@@ -121,7 +121,7 @@ def evaluate(arguments: Arguments, *, complete: Complete | None = None) -> Repor
                 if not isinstance(grader, FunctionGrader):
                     # Starts the grader: a failure shows now, and the first finished sample need not wait.
                     grader.grade_answer("1", "2")
-                record(missing, responses, ledger, grader, progress, threads=arguments.graders)
+                record(missing, responses, ledger, grader, progress, threads=plan.reward.num_workers)
     # Samples may hold further columns, requested earlier.
     predictions = [replace(ledger.done[draw.key], columns=draw.problem.columns) for draw in plan.draws]
     report = make_report(plan, predictions)

@@ -178,6 +178,20 @@ def test_a_job_that_has_to_go_lets_its_run_save_first(
 
 
 @pytest.mark.timeout(120)
+def test_a_job_whose_step_outlasts_its_time_is_queued_again_all_the_same(allocation: Allocation) -> None:
+    squeue = allocation.root.parent / "bin" / "squeue"
+    squeue.write_text("#!/usr/bin/env bash\necho 2001-01-01T00:00:00\n")
+    squeue.chmod(0o755)
+    job = allocation.submit(WAITS="yes")
+    allocation.wait_for("train it's")
+    job.send_signal(signal.SIGUSR1)
+    allocation.wait_for("scontrol requeue 41")
+    said, _ = job.communicate()
+    assert job.returncode == 0, said
+    assert "repeats the steps since the last checkpoint" in said
+
+
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("status", [0, 1])
 def test_a_job_whose_run_has_finished_when_it_has_to_go_is_not_queued_again(
     allocation: Allocation, status: int

@@ -767,6 +767,10 @@ def test_equal_runs_leave_nothing_to_say_but_what_is_left_out(runs):
             {"settings": {"seele.data.overlong": "truncate"}},
             "Not the same handling of problems that are too long: unknown in OLD; truncate in NEW.",
         ),
+        (
+            {"card": {"num_problems_left_out": 7}},
+            "Not the same number of training problems left out as too long: 0 in OLD; 7 in NEW.",
+        ),
         ({"card": {"commit": "fedcba"}}, "Not the same commit: 0123abcdef in OLD; fedcba in NEW."),
         (
             {"card": {"resumed_at_step": 4}},

@@ -417,8 +417,12 @@ def test_a_runs_validation_files_are_judged_by_the_grader_of_its_training(
     assert (plan.conditions["grader"], plan.reward.time_limit_s) == ("multiple_choice", 7)
     assert plan.reward.max_answer_chars == 99
     assert f"{trained_run}: as in its validation, the grader is multiple_choice; --grader mathruler" in said
-    plan, said = judged({"grader": own, "kwargs": {"right": 0.75}, "correct_from": 0.5})
+    assert plan.reward.num_workers == 2
+    reward = {"grader": own, "kwargs": {"right": 0.75}, "correct_from": 0.5, "num_workers": 32}
+    plan, said = judged(reward)
     assert plan.reward.kwargs == {"right": 0.75} and f"the grader is {own}" in said
+    assert plan.reward.num_workers == 32, "a judge behind a server waits most of the time"
+    assert judged(reward, "--graders", "3")[0].reward.num_workers == 3
     # What the command names is taken, and named problems have the same default for all models.
     named = ("--problems", f"heldout={problems}")
     for options in (("--grader", "mathruler"), named):

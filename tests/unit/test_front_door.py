@@ -259,6 +259,9 @@ def test_a_judge_behind_a_server_scores_responses(server, monkeypatch):
     asked = server.asked[0]
     assert asked["model"] == "stand-in" and asked["path"] == "/v1/chat/completions"
     assert "7a+5b-3" in asked["messages"][0]["content"] and "answer: 9" in asked["messages"][0]["content"]
+    with open_grader(judge) as grader:
+        grader.grade_problems([("good", CHAIN)], hint_steps=[1])
+    assert "Response:\n7a+5=2\ngood\n" in server.asked[-1]["messages"][0]["content"]
     server.delay_s = 1.0
     late = replace(judge, time_limit_s=0.1)
     with open_grader(late) as grader:

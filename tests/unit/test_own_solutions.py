@@ -16,7 +16,7 @@ from seele.data.storage.parquet import set_column
 from seele.data.storage.schema import read_problems, write_problems
 from seele.errors import CheckpointError, ConfigError
 from seele.records import Instance
-from seele_eval import own_solutions
+from seele_eval import hint_search, own_solutions
 
 
 def instance(name, answer="7"):
@@ -76,6 +76,37 @@ def test_further_columns_stay(draw, tmp_path):
     assert read_problems(out)[0].steps == ("I say 3 + 4.\n", "So \\boxed{7}.")
 
 
+def test_the_grader_decides_which_response_is_right(draw, tmp_path):
+    problem = replace(instance("easy", "x \\in [1,2]"), instance_id="easy")
+    write_problems(tmp_path / "problems.parquet", [problem], split="train")
+
+    class Interval(Model):
+        right = "Mine: \\boxed{[1,2]}."
+
+    assert "0 with the model's own solution" in draw(Interval(easy=0))[0]
+    (tmp_path / "own.parquet.samples.jsonl").unlink()
+    said, out = draw(Interval(easy=0), "--grader", "strict+")
+    assert "1 with the model's own solution" in said
+    assert read_problems(out)[0].steps == ("Mine: \\boxed{[1,2]}.",)
+
+
+def test_several_copies_of_the_model_draw_more_at_a_time(draw, monkeypatch):
+    model, started = Model(easy=0, mid=0, never=0), []
+    monkeypatch.setattr(hint_search, "AT_A_TIME", 1)
+    monkeypatch.setattr(hint_search, "visible_gpus", lambda: ["0", "1", "2", "3"])
+
+    def completion(folder, settings, *, copies):
+        def complete(requests):
+            started.append((copies, settings.tensor_parallel, len(requests)))
+            return model(requests)
+
+        return complete
+
+    monkeypatch.setattr(hint_search, "completion", completion)
+    draw(None, "--tensor-parallel", "2", "--samples", "5")
+    assert started == [(2, 2, 10), (2, 2, 5)], "two problems, then the third"
+
+
 def test_a_killed_command_goes_on_and_other_conditions_are_refused(draw, tmp_path):
     _, out = draw(Model(easy=0, mid=2, never=9))
     first, ledger = out.read_bytes(), tmp_path / "own.parquet.samples.jsonl"
@@ -88,6 +119,8 @@ def test_a_killed_command_goes_on_and_other_conditions_are_refused(draw, tmp_pat
     assert {hint for _, hint in model.asked} == {1, 2}
     with pytest.raises(ConfigError, match="were drawn with other seed, temperature; name another --out"):
         draw(model, "--seed", "1", "--temperature", "0.5")
+    with pytest.raises(ConfigError, match="were drawn with other grader; name another --out"):
+        draw(model, "--grader", "strict+")
     (tmp_path / "tokenizer_config.json").write_text('{"chat_template": "another"}')
     with pytest.raises(ConfigError, match="were drawn with other files; name another --out"):
         draw(model)
@@ -99,6 +132,7 @@ def test_a_killed_command_goes_on_and_other_conditions_are_refused(draw, tmp_pat
     head, *others = ledger.read_text().splitlines(keepends=True)
     conditions = json.loads(head)
     assert (conditions.pop("files"), conditions.pop("template_text")) == ({}, "{question}\n")
+    assert conditions.pop("grader") == "mathruler"
     ledger.write_text("".join([json.dumps(conditions) + "\n", *others]))
     draw(done)
     assert done.asked == []
@@ -177,6 +211,7 @@ def test_samples_of_the_filter_come_first(draw, tmp_path):
         "stop": [],
         "chat": {"system": None, "kwargs": {}},
         "answers": "box",
+        "grader": "mathruler",
         "temperature": 0.6,
     }
     for difference, said in (
@@ -189,6 +224,7 @@ def test_samples_of_the_filter_come_first(draw, tmp_path):
         ({"chat": {"system": "Be brief.", "kwargs": {}}}, "chat was .*Be brief"),
         ({"stop": ["User:"]}, r"stop was \['User:'\] and is \[\]"),
         ({"answers": "box-or-last"}, "answers was 'box-or-last' and is 'box'"),
+        ({"grader": "strict+"}, r"grader was 'strict\+' and is 'mathruler'"),
     ):
         write(**drawn_here | difference)
         with pytest.raises(ConfigError, match=f"samples drawn otherwise: {said}"):

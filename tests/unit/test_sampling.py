@@ -448,7 +448,7 @@ def test_a_filter_counts_what_stands_before_the_stop_string_of_a_server_that_ign
 
 def test_a_hint_curve_stops_there_too(monkeypatch, tmp_path):
     engine = RunsOn()
-    monkeypatch.setattr(hint_curve, "complete_here", lambda model, requests, settings: engine(requests))
+    monkeypatch.setattr(hint_curve, "completion", lambda model, settings, *, copies: engine)
 
     def is_right(template, stop=None):
         [[response]] = hint_curve.sample_hinted(
@@ -472,13 +472,13 @@ def test_a_hint_curve_tells_format_from_knowledge(monkeypatch, problems, tmp_pat
     monkeypatch.setattr(hint_curve, "find_model", lambda model: model)
     said = "So 2+2 is 4."
 
-    def complete_here(model, requests, settings):
+    def complete(requests):
         # Only a hint makes the model box its answer.
         for index, request in enumerate(requests):
             text = ANSWER if request.hint_steps else said
             yield index, Response(text=text, num_tokens=9, finish=Finish.STOP)
 
-    monkeypatch.setattr(hint_curve, "complete_here", complete_here)
+    monkeypatch.setattr(hint_curve, "completion", lambda model, settings, *, copies: complete)
 
     def points(*argv):
         common = ["--model", str(tmp_path), "--problems", str(problems), "--out", str(tmp_path / "out")]

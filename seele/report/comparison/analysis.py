@@ -224,6 +224,12 @@ CONDITIONS = {
 }
 """Settings that should agree between runs, by description, besides base model and training data."""
 
+LEFT_OUT = {
+    "number of training problems left out as too long": "num_problems_left_out",
+    "number of validation problems left out as too long": "num_validation_problems_left_out",
+}
+"""Keys of ``run_card.json`` that should agree between runs, by description."""
+
 INPUTS = {"base model": "base_model", "training data": "train_files", "validation data": "val_files"}
 """Keys of ``inputs`` in ``run_card.json``, by the description of the setting that names the files."""
 
@@ -242,6 +248,8 @@ def caveats(arms: Mapping[str, Mapping[int, ComparedRun]]) -> list[str]:
         notes += _difference_of_setting(what, methodcaller("setting", key), one_stage)
     for what, key in CONDITIONS.items():
         notes += _difference_of_setting(what, methodcaller("setting", key), runs)
+    for what, key in LEFT_OUT.items():
+        notes += _difference(what, {run.folder: run.contents.card.get(key, 0) for run in runs})
     for arm, by_seed in arms.items():
         notes += _differences_within(arm, [*by_seed.values()])
     for what in ("commit", "hardware"):
