@@ -64,7 +64,8 @@ class BayesController(Controller):
             policy's own ability, and count as observations like all others. A visit of one round has fewer
             where given rollouts leave it none that is not a probe.
         settle_below: A visit's rounds end early, with its remaining rollouts in one round, once knowing the
-            problem's curve exactly would raise the expected a(1 - a) by less than this. 0 never ends them.
+            problem's curve exactly would raise the expected a(1 - a) by less than this. With 0 they end early
+            only where a single hint is allowed.
         spread: Whether to spread a round's rollouts evenly over all legal hints instead. Beliefs are still
             updated but choose nothing.
         withdraw_from: Step at which the largest allowed hint ratio begins to fall, linearly.
@@ -192,6 +193,8 @@ class BayesController(Controller):
         return choices
 
     def _is_settled(self, belief_G: Array32, allowed: Array) -> bool:
+        if len(allowed) == 1:
+            return True
         # Rounding may put the worth slightly below 0, which must not end rounds by default.
         return self._settle_below > 0.0 and self._worth_of_knowing(belief_G, allowed) < self._settle_below
 

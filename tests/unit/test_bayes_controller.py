@@ -774,6 +774,14 @@ def test_by_default_rounds_do_not_end_early_even_where_rounding_makes_the_worth_
     assert sum(share.num_rollouts for share in plan) == ROLLOUTS
 
 
+def test_a_problem_that_can_have_a_single_hint_is_rolled_out_in_one_round():
+    controller = build()
+    requests = [RoundRequest("no solution", 0, (0.0,), 32), RoundRequest("p", 0, FOUR_STEPS, 32)]
+    single, several = controller.plan_rounds(requests, num_rollouts=ROLLOUTS)
+    assert [share.num_rollouts for share in single] == [32]
+    assert [share.num_rollouts for share in several] == [ROLLOUTS]
+
+
 def test_what_knowing_the_curve_is_worth():
     controller = build()
     allowed = np.array([0.0, 0.5])
