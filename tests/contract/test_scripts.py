@@ -78,6 +78,7 @@ def test_a_group_takes_the_place_of_what_a_script_would_set_in_it() -> None:
 
     assert printed() == printed(TRAIN="", VALID="") == [model, train, valid]
     assert printed("model=qwen3_4b") == [train, valid]
+    assert "=\\'runs/grpo-qwen3_4b\\'" in run_script(script, "model=qwen3_4b", METHOD="grpo").stdout
     assert printed("data=math") == [model]
     assert printed("model=tiny", "data=math", MODEL="m", TRAIN="t.parquet") == [model, train]
     for argument, advice in (("method=grpo", "set METHOD=grpo"), ("recipe=a", "train_recipe.sh a")):
