@@ -16,6 +16,8 @@ from seele.records import Finish, GradeReason
 from seele_eval.benchmarks import GENERAL, LUFFY, MATH
 from seele_eval.compare import compare
 from seele_eval.compare import main as compare_main
+from seele_eval.compare_seeds import compare_seeds
+from seele_eval.compare_seeds import main as compare_seeds_main
 from seele_eval.curve import curve_table, read_steps
 from seele_eval.curve import curves_of as curves_over_training
 from seele_eval.curve import main as curve_main
@@ -696,6 +698,45 @@ def test_the_command_prints_a_table_and_writes_what_it_is_asked_to(tmp_path, cap
     assert compare_main([str(first), str(tmp_path / "none")]) == 2
     assert compare_main([str(first), str(second), "--out", str(tmp_path / "out/comparison.md")]) == 2
     assert "comparison.md: is a file; give a folder" in capsys.readouterr().err
+
+
+def test_methods_are_compared_over_their_seeds(tmp_path, capsys):
+    # Right out of four problems, for the seeds of A and of B.
+    right = {"a": (1, 2, 1), "b": (3, 3, 2)}
+    folders = {
+        method: [
+            str(write(tmp_path / f"{method}{seed}", {f"p{n}": [n < count] for n in range(4)}))
+            for seed, count in enumerate(counts)
+        ]
+        for method, counts in right.items()
+    }
+    both = ["--a", *folders["a"], "--b", *folders["b"]]
+    assert compare_seeds_main([*both, "--out", str(tmp_path / "out")]) == 0
+    printed = capsys.readouterr().out
+    [row] = json.loads((tmp_path / "out/comparison.json").read_text())["rows"]
+    assert row["differences"] == [0.5, 0.25, 0.25]
+    assert (row["first"]["value"], row["second"]["value"]) == (pytest.approx(1 / 3), pytest.approx(2 / 3))
+    # Student's t with two degrees of freedom is 4.303; the standard deviation is 0.1443.
+    assert row["difference"]["value"] == pytest.approx(1 / 3)
+    assert row["difference"]["interval_95"] == pytest.approx([-0.0253, 0.6919], abs=1e-3)
+    assert "+33.3 (-2.5 to +69.2)" in printed and "+50.0, +25.0, +25.0" in printed
+    assert (tmp_path / "out/comparison.md").read_text() == printed
+    assert compare_seeds_main(["--a", *folders["a"][:2], "--b", *folders["b"][:2]]) == 0
+    printed = capsys.readouterr().out
+    assert "+37.5 (-)" in printed and "- fewer than 3 seeds, so no interval" in printed
+    assert compare_seeds_main(["--a", *folders["a"], "--b", folders["b"][0]]) == 2
+    assert "--a has 3 folders and --b has 1; give one of each per seed" in capsys.readouterr().err
+    assert compare_seeds_main(["--a", folders["a"][0], "--b", folders["a"][0]]) == 2
+    assert "is given twice" in capsys.readouterr().err
+
+
+def test_what_a_pair_of_seeds_lacks_is_left_out_and_named(tmp_path):
+    pairs = [[write(tmp_path / f"{each}{seed}", {"p": [1]}) for seed in range(2)] for each in "ab"]
+    for folder in (pairs[0][0], pairs[1][0]):
+        write(folder, {"q": [0]}, benchmark="second", weights_sha256=folder.name)
+    compared = compare_seeds(*pairs)
+    assert [row.benchmark for row in compared.rows] == ["b"]
+    assert "second: only 1 of 2 pairs have it, so it is left out" in compared.notes
 
 
 # Several checkpoints

@@ -1,0 +1,175 @@
+"""Compare two methods over seeds: ``python -m seele_eval.compare_seeds --a DIR... --b DIR... [--out DIR]``.
+
+Each folder is the output of ``seele_eval.run`` for the model of one seed. A's first folder is paired with B's
+first, and so on, and each pair is compared problem by problem (``seele_eval.compare``). An interval is
+Student's over the seeds, so it also covers how much training differs from seed to seed; that of a single pair
+covers only the problems.
+"""
+
+import argparse
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+
+from seele.data.storage.files import check_writable, write_atomically
+from seele.errors import ConfigError
+from seele.maths.bootstrap import t_interval
+from seele.report.comparison.results import MIN_SEEDS
+from seele_eval.command import exit_quietly, run_command
+from seele_eval.compare import Comparison, compare
+from seele_eval.estimates import Estimate
+from seele_eval.tables import difference, percent, table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedDifference:
+    """B minus A on one benchmark at one temperature, or in an average."""
+
+    benchmark: str
+    temperature: float | None
+    """None for an average."""
+    differences: tuple[float, ...]
+    """B minus A of each pair."""
+    difference: Estimate
+    """Mean over the pairs."""
+    first: Estimate | None
+    """Mean accuracy of A over the seeds; None for an average."""
+    second: Estimate | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedComparison:
+    """The comparison of two methods over seeds."""
+
+    pairs: tuple[tuple[str, str], ...]
+    """Folders of A and B, seed by seed."""
+    rows: tuple[SeedDifference, ...]
+    notes: tuple[str, ...]
+    """What differs between the conditions of a pair, and benchmarks that a pair lacks."""
+
+    def text(self) -> str:
+        """A Markdown table, then the pairs and notes."""
+        lines = [
+            f"{len(self.pairs)} seeds. Accuracies in percent, 95 % intervals over the seeds.\n",
+            table([_cells(row) for row in self.rows], num_names=1),
+            *(f"- {number}. A: {a}; B: {b}" for number, (a, b) in enumerate(self.pairs, start=1)),
+            *(f"- {note}" for note in self.notes),
+        ]
+        return "\n".join(lines) + "\n"
+
+
+def compare_seeds(first: Sequence[Path], second: Sequence[Path]) -> SeedComparison:
+    """Compare the evaluations of two methods, seed by seed.
+
+    Raises:
+        ConfigError: If the methods have different numbers of seeds, or a folder is given twice.
+        CheckpointError, DataError: As ``seele_eval.compare.compare``, for a pair.
+    """
+    if len(first) != len(second):
+        raise ConfigError(
+            f"--a has {len(first)} folders and --b has {len(second)}; give one of each per seed"
+        )
+    resolved = [folder.resolve() for folder in (*first, *second)]
+    if twice := sorted({str(folder) for folder in resolved if resolved.count(folder) > 1}):
+        raise ConfigError(f"{', '.join(twice)}: is given twice; each seed has its own evaluation")
+    compared = [compare(a, b) for a, b in zip(first, second, strict=True)]
+    notes = [
+        f"{names[0]} and {names[1]}: {note}"
+        for names, notes in ((each.names, each.notes) for each in compared)
+        for note in notes
+    ]
+    rows, missing = _rows(compared)
+    if len(compared) < MIN_SEEDS:
+        notes.append(f"fewer than {MIN_SEEDS} seeds, so no interval")
+    return SeedComparison(
+        pairs=tuple(each.names for each in compared), rows=tuple(rows), notes=(*notes, *missing)
+    )
+
+
+def _rows(compared: Sequence[Comparison]) -> tuple[list[SeedDifference], list[str]]:
+    """The rows of what every pair has, and notes on what some pairs lack."""
+    accuracies: dict[tuple[str, float | None], list[tuple[float, float]]] = defaultdict(list)
+    averages: dict[tuple[str, float | None], list[float]] = defaultdict(list)
+    for pair in compared:
+        for row in pair.differences:
+            accuracies[row.benchmark, row.temperature].append((row.first, row.second))
+        for name, average in pair.averages.items():
+            averages[f"average of {name}", None].append(average.value)
+    rows = []
+    for (benchmark, temperature), values in accuracies.items():
+        if len(values) == len(compared):
+            a_N, b_N = np.array(values).T
+            rows.append(
+                SeedDifference(
+                    benchmark=benchmark,
+                    temperature=temperature,
+                    differences=tuple((b_N - a_N).tolist()),
+                    difference=_over_seeds((b_N - a_N).tolist()),
+                    first=_over_seeds(a_N.tolist()),
+                    second=_over_seeds(b_N.tolist()),
+                )
+            )
+    for (name, _), gains in averages.items():
+        if len(gains) == len(compared):
+            rows.append(
+                SeedDifference(
+                    benchmark=name,
+                    temperature=None,
+                    differences=tuple(gains),
+                    difference=_over_seeds(gains),
+                    first=None,
+                    second=None,
+                )
+            )
+    counts = {key[0]: len(values) for key, values in (accuracies | averages).items()}
+    return rows, [
+        f"{name}: only {count} of {len(compared)} pairs have it, so it is left out"
+        for name, count in counts.items()
+        if count < len(compared)
+    ]
+
+
+def _over_seeds(values: Sequence[float]) -> Estimate:
+    interval = t_interval(np.array(values)) if len(values) >= MIN_SEEDS else None
+    return Estimate(value=fmean(values), interval_95=interval)
+
+
+def _cells(row: SeedDifference) -> dict[str, str]:
+    return {
+        "benchmark": row.benchmark,
+        "T": "" if row.temperature is None else f"{row.temperature:g}",
+        "A": percent(row.first) if row.first else "",
+        "B": percent(row.second) if row.second else "",
+        "B - A": difference(row.difference),
+        "by seed": ", ".join(f"{100 * each:+.1f}" for each in row.differences),
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command. Exit status: 0, or 2 for an error that the user can fix."""
+    parser = argparse.ArgumentParser(
+        prog="seele_eval.compare_seeds", description="Compare two methods over seeds."
+    )
+    for name in ("--a", "--b"):
+        about = f"evaluations of method {name[-1].upper()}, one for each seed, in one order of seeds"
+        parser.add_argument(name, type=Path, nargs="+", required=True, metavar="DIR", help=about)
+    parser.add_argument("--out", type=Path, help="folder for comparison.md and comparison.json")
+    options = parser.parse_args(argv)
+    return run_command(lambda: _write(compare_seeds(options.a, options.b), options.out))
+
+
+def _write(comparison: SeedComparison, out: Path | None) -> str:
+    if out is not None:
+        check_writable(out, is_folder=True)
+        write_atomically(out / "comparison.md", comparison.text())
+        write_atomically(out / "comparison.json", json.dumps(asdict(comparison), indent=2) + "\n")
+    return comparison.text()
+
+
+if __name__ == "__main__":
+    exit_quietly(main())
