@@ -143,7 +143,7 @@ def plan_of(
     ranks = trainer.nnodes * trainer.n_gpus_per_node
     policy = _trained(shape, section.actor.fsdp_config, ranks, lora_rank=section.model.lora_rank)
     if supervised:
-        # verl's SFT trainer is told not to offload anything (sft_config.py).
+        # verl's SFT trainer is told not to offload anything (sft/config.py).
         policy = dataclasses.replace(policy, param_offload=False, optimizer_offload=False)
         return Plan(
             card=card,
