@@ -22,8 +22,12 @@ if [ "${1:-}" = --check ]; then
     run python benchmarks/evidence/leaderboard.py --check
     exit
 fi
-# Learning rates take two passes: SFT's must be known before that of the RL after it.
-for each in $([ "$task" = all ] && echo tuning tuning mixed easy hard own easy_own hard_own again replication released milestones_mixed milestones_again milestones_factorial milestones_checker milestones_easy milestones_hard milestones_own milestones_hard_own methods_mixed methods_again methods_own countdown countdown_20 arc_1d arc_1d_20 || echo "$task"); do
+tasks=$task
+if [ "$task" = all ]; then
+    # Learning rates take two passes: SFT's must be known before that of the RL after it.
+    tasks="tuning tuning $(python -c 'import yaml; print(*yaml.safe_load(open("benchmarks/evidence/plan.yaml"))["tasks"])')"
+fi
+for each in $tasks; do
     run python benchmarks/evidence/run.py "$each" "$@"
     run python benchmarks/evidence/tables.py
 done

@@ -12,6 +12,8 @@ from typing import ClassVar
 
 import pytest
 
+from helpers.scripts import run_script
+
 pytest.importorskip("verl.trainer", reason="verl is not installed")
 
 from seele.data.storage.files import file_sha256
@@ -140,9 +142,8 @@ def test_a_claim_is_made_against_the_best_other_arm_at_equal_cost(evidence, monk
 
 def test_the_command_knows_every_task_of_the_plan(evidence):
     plan, _ = evidence
-    script = (ROOT / "scripts" / "evidence.sh").read_text()
-    (tasks,) = re.findall(r"echo (tuning [\w ]+) \|\|", script)
-    assert {*tasks.split()} == {"tuning", *plan.load_plan()["tasks"]}
+    printed = run_script(ROOT / "scripts" / "evidence.sh").stdout
+    assert re.findall(r"run\.py (\w+)", printed) == ["tuning", "tuning", *plan.load_plan()["tasks"]]
 
 
 def test_a_task_whose_runs_are_all_stored_needs_no_base_model(load_from, monkeypatch, capsys):
