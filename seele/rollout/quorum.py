@@ -14,7 +14,7 @@ from seele.rollout.rounds import (
     HintController,
     HintedRollouts,
     Sampler,
-    Success,
+    Succeeded,
     divide_round,
     is_correct,
     sample_and_grade,
@@ -30,7 +30,7 @@ async def run_rounds_with_quorum(
     grade: Grader,
     round_sizes: Sequence[int],
     quorum: float,
-    succeeded: Success = is_correct,
+    succeeded: Succeeded = is_correct,
 ) -> list[Rollout]:
     """Roll out one problem in rounds, each of which begins once a share of the one before is graded.
 

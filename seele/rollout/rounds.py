@@ -57,7 +57,7 @@ class Grader(Protocol):
         ...
 
 
-Success = Callable[[Rollout], bool]
+Succeeded = Callable[[Rollout], bool]
 
 
 def is_correct(rollout: Rollout) -> bool:
@@ -88,7 +88,7 @@ async def run_rounds(
     sample: Sampler,
     grade: Grader,
     round_sizes: Sequence[int],
-    succeeded: Success = is_correct,
+    succeeded: Succeeded = is_correct,
 ) -> list[Rollout]:
     """Roll out one problem round by round, letting the controller choose each round's hint.
 
@@ -141,7 +141,7 @@ async def run_until_success(
     round_sizes: Sequence[int],
     failing_accuracy: float,
     passing_accuracy: float = 1.0,
-    succeeded: Success = is_correct,
+    succeeded: Succeeded = is_correct,
 ) -> list[Rollout]:
     """Roll a problem out again, with the controller's next hint, until a round does not fail (GHPO,
     arXiv:2507.10628), nor is too easy with its hint (BREAD, arXiv:2506.17211).
@@ -194,7 +194,7 @@ async def run_with_rescue(
     grade: Grader,
     round_sizes: Sequence[int],
     failing_accuracy: float,
-    succeeded: Success = is_correct,
+    succeeded: Succeeded = is_correct,
 ) -> list[Rollout]:
     """Roll a problem out without hints, and if that fails, try every hint once: the success under the weakest
     one replaces the last failure (Scaf-GRPO, arXiv:2510.19807).
@@ -277,7 +277,7 @@ async def roll_out_round(
     controller: HintController,
     sample: Sampler,
     grade: Grader,
-    succeeded: Success,
+    succeeded: Succeeded,
 ) -> list[Rollout]:
     """Roll out a planned round, its hints at the same time, and report the outcomes to the controller."""
     rollouts: list[Rollout] = []
@@ -330,7 +330,7 @@ async def tell(
     instance: Instance,
     hinted: HintedRollouts,
     part: Sequence[Rollout],
-    succeeded: Success,
+    succeeded: Succeeded,
 ) -> None:
     """Report the outcomes of some of the rollouts under a hint to the controller."""
     await controller.observe(
