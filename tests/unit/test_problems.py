@@ -42,7 +42,7 @@ from seele.data.storage.files import (
 from seele.data.storage.schema import count_unhintable, read_columns, read_problems, write_problems
 from seele.errors import ConfigError, DataError
 from seele.records import Instance
-from seele.reward.overlong import overlong_penalty
+from seele.reward.length_penalty import overlong_penalty
 from seele_eval.contamination import main
 
 # --- The parquet file of problems, and files that are complete or absent

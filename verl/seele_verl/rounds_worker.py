@@ -29,8 +29,8 @@ from seele.plugins import blame
 from seele.records import Completion, Finish, Instance, Origin, Rollout, Success, Visit
 from seele.reward.extract import opens_thoughts
 from seele.reward.function_grader import open_grader
+from seele.reward.length_penalty import overlong_penalty
 from seele.reward.milestones import milestones_of
-from seele.reward.overlong import overlong_penalty
 from seele.reward.walks import ErrorWatch
 from seele.rollout.quorum import run_rounds_with_quorum
 from seele.rollout.rounds import (
