@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 import seele_verl
 from seele.reward.grader import GraderPool
-from seele_verl.train import verl_config_folder
+from seele_verl.compat import verl_config_folder
 
 
 @cache

@@ -17,8 +17,9 @@ from verl.utils.checkpoint import CheckpointHandler
 from verl.utils.config import omega_conf_to_dataclass
 from verl.workers.utils.losses import sft_loss
 
+from seele_verl.compat import verl_config_folder
 from seele_verl.sft.config import verl_sft_config
-from seele_verl.train import compose, verl_config_folder
+from seele_verl.train import compose
 
 # --- Where our SFT run hooks into verl's trainer, and the configuration that it gets
 

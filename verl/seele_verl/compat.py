@@ -4,6 +4,7 @@ VERL is the release on which these seams were written and tested; ``tests/contra
 when another release moves one of them.
 """
 
+import importlib.util
 import inspect
 import signal
 import socket
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -176,3 +178,19 @@ def require_verl() -> None:
             f"verl {installed} is installed, but this release of SEELE runs on verl {VERL}; "
             "run: bash scripts/setup.sh"
         )
+
+
+def verl_config_folder() -> Path:
+    """Return the folder of the released verl's configuration without importing verl, whose import reads the
+    run's environment.
+
+    Raises:
+        DependencyError: As ``require_verl``.
+    """
+    require_verl()
+    spec = importlib.util.find_spec("verl")
+    assert spec is not None and spec.submodule_search_locations is not None, (
+        "an installed package has a location"
+    )
+    folders = [Path(location) / "trainer" / "config" for location in spec.submodule_search_locations]
+    return next(folder for folder in folders if folder.is_dir())

@@ -6,7 +6,6 @@ The loop is verl's (``seele_verl.trainer`` says what we change); the rounds of a
 ``seele.rollout.rounds``.
 """
 
-import importlib.util
 import os
 import re
 import shutil
@@ -33,7 +32,7 @@ from seele.errors import ConfigError, SeeleError
 from seele_verl.checks.command_line import check_job, check_options, explain
 from seele_verl.checks.preflight import Preflight, check_settings
 from seele_verl.checks.verl_settings import check_verl_settings
-from seele_verl.compat import NOT_STARTED, require_verl
+from seele_verl.compat import NOT_STARTED, verl_config_folder
 from seele_verl.cpu.fork_server import forked_workers
 from seele_verl.plan import plan_run, worker_variables
 from seele_verl.reward_function import adopt_reward_function
@@ -91,19 +90,6 @@ _DEAD_ACTOR = re.compile(r"class_name: (\S+).*?\bpid: (\d+).*?\bip: (\S+)", re.D
 
 class TrainingFailed(SeeleError):
     """A run that passed all checks but failed."""
-
-
-def verl_config_folder() -> Path:
-    """Return the folder of the released verl's configuration without importing verl, whose import reads the
-    run's environment.
-    """
-    require_verl()
-    spec = importlib.util.find_spec("verl")
-    assert spec is not None and spec.submodule_search_locations is not None, (
-        "an installed package has a location"
-    )
-    folders = [Path(location) / "trainer" / "config" for location in spec.submodule_search_locations]
-    return next(folder for folder in folders if folder.is_dir())
 
 
 def compose(overrides: list[str], *, config_dir: str | None = None) -> DictConfig:

@@ -27,6 +27,7 @@ from verl.utils.distributed import destroy_global_process_group, initialize_glob
 from verl.utils.tracking import Tracking
 
 from seele.maths.model_shapes import model_flops
+from seele_verl.compat import verl_config_folder
 from seele_verl.cpu.resources import prepare_rank, return_free_memory
 from seele_verl.data_only import reading_data_only
 from seele_verl.runs.card import count_parameters
@@ -40,7 +41,6 @@ from seele_verl.runs.log import TRAINED, RunLog
 from seele_verl.runs.stopping import is_asked_to_stop, note_stop
 from seele_verl.sft.config import verl_sft_config
 from seele_verl.sft.dataset import StepBatches
-from seele_verl.train import verl_config_folder
 
 NAMES = {
     "train/loss": "actor/sft_loss",
