@@ -16,7 +16,7 @@ from transfer_queue import KVBatchMeta
 from seele.config import HintConfig, SeeleConfig
 from seele.methods.sources import build_source
 from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance, Rollout, Visit
-from seele_verl import columns, cost_meter, hint_reliance, rescoring
+from seele_verl import columns, cost_meter, hint_reliance
 from seele_verl.hint_reliance import measure_hint_reliance
 from seele_verl.self_distillation import ask_teacher, extra_teacher_tokens, write_divergence
 from seele_verl.solutions import Solution
@@ -50,7 +50,7 @@ def jagged(rows):
 @pytest.fixture
 def queue(monkeypatch):
     queue = Queue()
-    for module in (rescoring, hint_reliance, columns):
+    for module in (hint_reliance, columns):
         monkeypatch.setattr(module, "tq", queue)
     return queue
 
@@ -159,6 +159,10 @@ def test_hint_reliance_compares_right_hinted_rows_and_none_that_fills_a_batch_up
     assert "rescored" not in queue.partitions
     unhinted = {"step1-000000": visit_of([(0, True)] * 4)}
     assert measure_hint_reliance(batch, unhinted, workers, **how) == {}
+    # The rows go even if scoring fails.
+    with pytest.raises(ZeroDivisionError):
+        measure_hint_reliance(batch, visits, SimpleNamespace(compute_log_prob=lambda _: 1 / 0), **how)
+    assert "rescored" not in queue.partitions
 
 
 def test_a_tokens_advantage_is_what_the_teacher_thinks_more_of_it(queue):

@@ -1,12 +1,14 @@
 """Reads and writes a batch's N rows in TransferQueue: columns are nested, (N, tokens of each row)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 import transfer_queue as tq
 from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
+from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 
 def real_rows(batch: KVBatchMeta) -> dict[str, Mapping[str, Any]]:
@@ -29,3 +31,24 @@ def write_columns(batch: KVBatchMeta, columns: Mapping[str, Sequence[torch.Tenso
         partition_id=batch.partition_id,
         fields=TensorDict(fields, batch_size=len(batch)),  # type: ignore[arg-type]
     )
+
+
+@contextmanager
+def rows_apart(rows: Sequence[dict[str, torch.Tensor]], partition_id: str) -> Iterator[KVBatchMeta]:
+    """While open, rows that are not the step's are in a partition of their own; yield their batch.
+
+    Args:
+        rows: Fields of each row, as ``forward_row`` makes them.
+        partition_id: The partition, which holds nothing else.
+    """
+    keys = [f"row-{number}" for number in range(len(rows))]
+    batch = tq.kv_batch_put(
+        keys=keys,
+        partition_id=partition_id,
+        fields=list_of_dict_to_tensordict(rows),
+        tags=[{"seq_len": len(row["input_ids"])} for row in rows],
+    )
+    try:
+        yield batch
+    finally:
+        tq.kv_clear(keys=keys, partition_id=partition_id)

@@ -8,14 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-import transfer_queue as tq
 from transfer_queue import KVBatchMeta
-from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 from verl.workers.utils.padding import response_from_nested
 
+from seele_verl.columns import read_columns, rows_apart
 from seele_verl.protocol import forward_row
-
-PARTITION = "rescored"
 
 
 def score_behind(
@@ -40,17 +37,9 @@ def score_behind(
     """
     rows = [forward_row(prompt, response) for prompt, response in zip(prompts, responses, strict=True)]
     rows += [rows[0]] * (-len(rows) % multiple)
-    keys = [f"row-{number}" for number in range(len(rows))]
-    batch = tq.kv_batch_put(
-        keys=keys,
-        partition_id=PARTITION,
-        fields=list_of_dict_to_tensordict(rows),
-        tags=[{"seq_len": len(row["input_ids"])} for row in rows],
-    )
-    batch.extra_info.update(calculate_entropy=False, compute_loss=False, **how)
-    score(batch)
-    read = ["log_probs", "response_mask"]
-    scored = tq.kv_batch_get(keys=keys, partition_id=PARTITION, select_fields=read)
-    tq.kv_clear(keys=keys, partition_id=PARTITION)
+    with rows_apart(rows, "rescored") as batch:
+        batch.extra_info.update(calculate_entropy=False, compute_loss=False, **how)
+        score(batch)
+        scored = read_columns(batch, ["log_probs", "response_mask"])
     log_probs = response_from_nested(scored["log_probs"], scored["response_mask"]).unbind()
     return list(log_probs[: len(prompts)])

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-import transfer_queue as tq
 from tensordict import TensorDict
 from verl.single_controller.base.decorator import Dispatch, make_nd_compute_dataproto_dispatch_fn, register
-from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 from verl.workers.engine_workers import ActorRolloutRefWorker
 
+from seele_verl.columns import rows_apart
 from seele_verl.data_only import reading_data_only
 from seele_verl.losses import solution_loss
 from seele_verl.protocol import forward_row
@@ -61,14 +60,7 @@ def learn_solutions(workers: Any, solutions: Sequence[Solution], *, temperature:
         ``grad_norm``, before clipping.
     """
     rows = [forward_row(*map(torch.tensor, solution)) for solution in solutions]
-    keys, partition = [f"solution_{index}" for index in range(len(rows))], "solutions"
-    batch = tq.kv_batch_put(
-        keys=keys,
-        partition_id=partition,
-        fields=list_of_dict_to_tensordict(rows),
-        tags=[{"seq_len": len(row["input_ids"])} for row in rows],
-    )
-    batch.extra_info.update(calculate_entropy=False, temperature=temperature)
-    metrics = workers.learn_solutions(batch)["metrics"]
-    tq.kv_clear(keys=keys, partition_id=partition)
+    with rows_apart(rows, "solutions") as batch:
+        batch.extra_info.update(calculate_entropy=False, temperature=temperature)
+        metrics = workers.learn_solutions(batch)["metrics"]
     return {name: metrics[name] for name in ("loss", "grad_norm")}
