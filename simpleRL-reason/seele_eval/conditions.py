@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from seele.data.storage.files import read_yaml
+from seele.data.storage.files import as_paths, read_yaml
 from seele.errors import ConfigError, DataError
 from seele.records import Chat
 from seele.report.run_folder import MERGED, STEP_FILE, TRACKER, read_step
@@ -92,8 +92,7 @@ def read_run_defaults(run: Path) -> RunDefaults:
     kwargs: Any = _select(config, "seele.prompt.chat_kwargs") or {}
     opens = bool(_select(config, "seele.prompt.open_thinking"))
     ask = _select(config, "seele.prompt.ask") or ""
-    files = values["data.val_files"]
-    paths = [Path(files)] if isinstance(files, str) else [Path(file) for file in files]
+    paths = as_paths(values["data.val_files"])
     by_name = {path.stem: path for path in paths}
     if len(by_name) < len(paths):
         raise ConfigError(f"{path}: data.val_files have the same stem: {[str(p) for p in paths]}; rename one")

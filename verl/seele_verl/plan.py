@@ -9,7 +9,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from seele.config import SeeleConfig
-from seele.data.storage.files import write_atomically
+from seele.data.storage.files import as_paths, write_atomically
 from seele.methods.sources import build_source
 from seele.plugins import absolute, is_import_path
 from seele.rollout.templates import absolute_template
@@ -105,9 +105,7 @@ def absolute_paths(config: DictConfig, folder: Path) -> dict[str, Any]:
             changes[key] = str(Path(path).resolve())
     changes["seele.prompt.template"] = absolute_template(config.seele.prompt.template)
     for key in ("data.train_files", "data.val_files"):
-        files = OmegaConf.select(config, key)
-        files = [files] if isinstance(files, str) else files
-        changes[key] = [str(Path(file).resolve()) for file in files]
+        changes[key] = [str(path.resolve()) for path in as_paths(OmegaConf.select(config, key))]
     model = Path(config.actor_rollout_ref.model.path)
     if model.is_dir():
         changes["actor_rollout_ref.model.path"] = str(model.resolve())

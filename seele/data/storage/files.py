@@ -14,11 +14,16 @@ import os
 import reprlib
 import secrets
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from seele.errors import ConfigError, DataError
+
+
+def as_paths(files: str | Iterable[str]) -> list[Path]:
+    """Return the files of a setting that takes one file or several, such as ``data.train_files``."""
+    return [Path(file) for file in ([files] if isinstance(files, str) else files)]
 
 
 class PartialFile:

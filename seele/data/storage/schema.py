@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from seele.data.storage.files import how_to_make
+from seele.data.storage.files import as_paths, how_to_make
 from seele.data.storage.parquet import ParquetSink, set_column
 from seele.data.storage.row_rules import UniqueIds, check_row, shown
 from seele.errors import DataError
@@ -179,8 +179,7 @@ def read_problem_files(files: str | Sequence[str], max_samples: int = -1) -> lis
     Raises:
         DataError: As in ``read_problems``.
     """
-    paths = [Path(file) for file in ([files] if isinstance(files, str) else files)]
-    problems = [(instance, path) for path in paths for instance in read_problems(path)]
+    problems = [(instance, path) for path in as_paths(files) for instance in read_problems(path)]
     return problems if max_samples < 0 else problems[:max_samples]
 
 

@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 from seele.config import SeeleConfig
 from seele.curriculum import check_curriculum, check_selection, columns_needed
 from seele.data.overlong import Problem
+from seele.data.storage.files import as_paths
 from seele.data.storage.schema import read_columns, read_problem_files
 from seele.errors import ConfigError, DataError
 from seele.methods import METHODS
@@ -45,7 +46,7 @@ def check_default_validation(config: DictConfig, overrides: Sequence[str]) -> No
     given = {override.lstrip("+").partition("=")[0] for override in overrides}
     if "data.train_files" not in given or "data.val_files" in given:
         return
-    if missing := [path for path in _listed(config.data.val_files) if not Path(path).is_file()]:
+    if missing := [path for path in as_paths(config.data.val_files) if not path.is_file()]:
         raise DataError(
             f"data.val_files: has its default, and {missing[0]} does not exist; give your own with "
             "data.val_files=[FILE]; `seele data prepare ... --set heldout_share=0.2` makes a held-out part"
@@ -60,7 +61,7 @@ def check_splits(
 ) -> None:
     """Raise an error where the accuracies of different validation problems would have the same name."""
     train_files, val_files = (
-        [Path(file).resolve() for file in _listed(config.data[key])] for key in ("train_files", "val_files")
+        [path.resolve() for path in as_paths(config.data[key])] for key in ("train_files", "val_files")
     )
     validates_training = seele.data.validated_training_problems > 0
     if validates_training and train_files == val_files:
@@ -145,7 +146,7 @@ def check_columns_of_curriculum(files: Any, seele: SeeleConfig, *, num_problems:
     """Raise an error if curriculum or selection cannot be built from the columns of ``num_problems`` rows."""
     check_selection(seele.selection, seed=seele.seed)
     names = columns_needed(seele.curriculum)
-    rows = [row for path in _listed(files) for row in read_columns(Path(path), names)] if names else []
+    rows = [row for path in as_paths(files) for row in read_columns(path, names)] if names else []
     num_problems = min(num_problems, len(rows))
     check_curriculum(seele.curriculum, rows, seed=seele.seed, num_problems=num_problems)
 
@@ -175,12 +176,7 @@ def _check_answer(instance: Instance, path: Path) -> None:
         raise DataError(f"{path}: {error}") from error
 
 
-def _listed(files: Any) -> list[str]:
-    """Return the files of a setting that takes one or several."""
-    return [files] if isinstance(files, str) else [*files]
-
-
 def _has_values(files: Any, column: str) -> bool:
     """True if a problem of the files has a value in the column that is neither 0 nor missing."""
-    paths = [path for path in _listed(files) if column in pq.read_schema(path).names]
+    paths = [path for path in as_paths(files) if column in pq.read_schema(path).names]
     return any(any(pq.read_table(path, columns=[column])[column].to_pylist()) for path in paths)

@@ -13,7 +13,13 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from seele.data.storage.files import distinct_weight_files, file_sha256, model_sha256, write_atomically
+from seele.data.storage.files import (
+    as_paths,
+    distinct_weight_files,
+    file_sha256,
+    model_sha256,
+    write_atomically,
+)
 from seele.report.run_folder import FIRST_STAGE
 from seele_verl.runs.log import TOTALS, rows_of, totals_of
 
@@ -63,7 +69,7 @@ def describe_command(config: DictConfig, overrides: Sequence[str]) -> dict[str, 
 
 
 def _files_sha256(files: str | Sequence[str]) -> str | None:
-    paths = [Path(file) for file in ([files] if isinstance(files, str) else files)]
+    paths = as_paths(files)
     if not all(path.is_file() for path in paths):
         return None
     return hashlib.sha256("".join(map(file_sha256, paths)).encode()).hexdigest()

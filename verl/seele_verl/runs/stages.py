@@ -26,7 +26,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from seele.config import OffPolicyConfig, SeeleConfig
 from seele.data.split import divide_file
-from seele.data.storage.files import file_sha256, how_to_make, write_atomically
+from seele.data.storage.files import as_paths, file_sha256, how_to_make, write_atomically
 from seele.data.storage.schema import read_problem_files
 from seele.errors import ConfigError, DataError
 from seele.methods import METHODS, check_method
@@ -260,7 +260,7 @@ def _check_apart(folder: Path) -> None:
 
 
 def _files(files: str | Sequence[str], key: str) -> list[Path]:
-    paths = [Path(file) for file in ([files] if isinstance(files, str) else files)]
+    paths = as_paths(files)
     if missing := [path for path in paths if not path.is_file()]:
         raise DataError(f"{key}: no such file: {missing[0]}; {how_to_make(missing[0])}")
     return paths
