@@ -11,9 +11,10 @@ from typing import Protocol
 
 from seele.maths.boxed import OPENING
 from seele.records import Grade, GradeReason
-from seele.reward.extract import answer_sentences, last_boxed, last_line, text_after_thinking, unboxed_answer
+from seele.reward.extract import answer_sentences, last_boxed, last_line, unboxed_answer
 from seele.reward.graders import holds_formula
 from seele.reward.multiple_choice import grade_choice
+from seele.reward.reading import CountingRules
 from seele.reward.reasoning import CHECKERS, check_answer
 from seele_eval.problems import Problem, drop_unit, split_answers
 
@@ -61,21 +62,11 @@ class FoundAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(CountingRules):
     """Where to look for the answer in a response, and which responses are not read."""
 
     answers: str = BOX
     """One of ``ANSWERS``."""
-    after_thinking: bool = False
-    """True if only the text after ``</think>`` counts."""
-    begun: bool = False
-    """True if the prompt ends with ``<think>``."""
-    truncated_is_wrong: bool = False
-    """True if a response that hit the length limit is wrong, whatever it says."""
-
-    def counted(self, text: str) -> str | None:
-        """Return the part of a response that counts; None if its thoughts never end."""
-        return text_after_thinking(text, begun=self.begun) if self.after_thinking else text
 
     def read(self, text: str, problem: Problem, extract: Extract) -> FoundAnswer:
         """Find the answer to a problem; ``extract`` reads boxes.

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from seele.data.storage.files import write_atomically
 from seele.errors import CheckpointError, ConfigError
-from seele.records import Finish, Grade, GradeReason, Instance
+from seele.records import Instance
 from seele.reward.function_grader import FunctionGrader, open_grader
 from seele.reward.graders import GRADERS
 from seele.rollout.unanswered import find_unanswered, warn_of_unanswered
@@ -211,8 +211,8 @@ def grade(draw: Draw, response: Response, grader: Grader | FunctionGrader) -> Pr
     """
     task, problem, response = draw.task, draw.problem, response.before_stop(draw.request.stop)
     found = draw.reading.read(response.text, problem, task.extract)
-    if draw.reading.truncated_is_wrong and response.finish is Finish.LENGTH:
-        found, verdict = FoundAnswer(answer=None), Grade(False, GradeReason.TRUNCATED)
+    if verdict := draw.reading.unread(response.finish):
+        found = FoundAnswer(answer=None)
     elif isinstance(grader, FunctionGrader):
         counted = draw.reading.counted(response.text) or ""
         verdict = grader.grade_problem(counted, _instance(task, problem))

@@ -21,9 +21,9 @@ from omegaconf import OmegaConf
 
 from seele.config import SeeleConfig, from_mapping
 from seele.data.overlong import read_fitting_problems
-from seele.records import Finish, Grade, GradeReason, Instance
-from seele.reward.extract import text_after_thinking
+from seele.records import Instance
 from seele.reward.function_grader import Grader, open_grader
+from seele.reward.reading import counting_rules
 from seele.rollout.sampling import rollout_seed
 from seele.rollout.unanswered import (
     Graded,
@@ -106,18 +106,17 @@ def measure_splits(
     """
     asked = [problem for problem in conditions.problems for _ in range(conditions.samples)]
     responses = [response.before_stop(conditions.stop) for response in responses]
-    reward = conditions.seele.reward
-    texts = [response.text for response in responses]
-    if reward.after_thinking:
-        texts = [text_after_thinking(text, begun=conditions.begins_thinking) or "" for text in texts]
+    rules = counting_rules(conditions.seele.reward, begun=conditions.begins_thinking)
     grades = grader.grade_problems(
-        [(text, instance) for (_, instance), text in zip(asked, texts, strict=True)]
+        [
+            (rules.counted(response.text) or "", instance)
+            for (_, instance), response in zip(asked, responses, strict=True)
+        ]
     )
     corrects: dict[str, list[bool]] = defaultdict(list)
     graded: dict[str, list[Graded]] = defaultdict(list)
     for (split, _), response, grade in zip(asked, responses, grades, strict=True):
-        if reward.truncated_is_wrong and response.finish is Finish.LENGTH:
-            grade = Grade(False, GradeReason.TRUNCATED)
+        grade = rules.unread(response.finish) or grade
         corrects[split].append(grade.correct)
         graded[split].append(Graded(response.text, grade.reason, response.finish))
     return (

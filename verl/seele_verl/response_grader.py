@@ -5,11 +5,11 @@ from functools import partial
 
 from seele.config import SeeleConfig
 from seele.hints import steers_on_milestones
-from seele.records import Completion, Finish, Grade, GradeReason, Instance
-from seele.reward.extract import text_after_thinking
+from seele.records import Completion, Grade, Instance
 from seele.reward.function_grader import FunctionGrader, Grader
 from seele.reward.grader import reward_form
 from seele.reward.milestones import num_shown
+from seele.reward.reading import counting_rules
 from seele.reward.walks import ErrorWatch, find_walk
 from seele.rollout.sampling import in_tokens
 from seele.rollout.templates import Tokenizer
@@ -28,7 +28,7 @@ class ResponseGrader:
         begins_thinking: True if prompts open the thoughts, so that responses begin inside them.
         """
         self._seele, self._answers, self._tokenizer = seele, answers, tokenizer
-        self._begins_thinking = begins_thinking
+        self._rules = counting_rules(seele.reward, begun=begins_thinking)
         self.walks = seele.credit.walks or steers_on_milestones(seele.hints.controller)
         """True if responses are walked along the milestones of their problem."""
 
@@ -72,16 +72,13 @@ class ResponseGrader:
         return "" if self._seele.hints.user_request else instance.hint(hint_steps)
 
     async def _verdict(self, completion: Completion, instance: Instance, *, hint_steps: int) -> Grade:
-        reward = self._seele.reward
-        if reward.truncated_is_wrong and completion.finish is Finish.LENGTH:
-            return Grade(False, GradeReason.TRUNCATED)
-        if completion.finish is Finish.FLAGGED:
-            return Grade(False, GradeReason.WRONG)
-        text: str | None = completion.text
-        if reward.after_thinking:
-            text = text_after_thinking(completion.text, begun=self._begins_thinking)
-        grade = await self._answers.grade_rollout(text or "", instance, hint_steps=hint_steps)
-        return grade if isinstance(self._answers, FunctionGrader) else reward_form(grade, reward.format_score)
+        if unread := self._rules.unread(completion.finish):
+            return unread
+        text = self._rules.counted(completion.text) or ""
+        grade = await self._answers.grade_rollout(text, instance, hint_steps=hint_steps)
+        if isinstance(self._answers, FunctionGrader):
+            return grade
+        return reward_form(grade, self._seele.reward.format_score)
 
 
 def _num_shown(instance: Instance, hint_steps: int) -> int:
