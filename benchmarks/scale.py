@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from seele.config import CurriculumConfig, SeeleConfig
+from seele.config import CurriculumConfig, HintConfig, SeeleConfig
 from seele.curriculum.planner import StepPlanner
 from seele.hints import configured_controller
 from seele.maths.tables import markdown_table
@@ -63,7 +63,7 @@ def timed(report: Report, what: str) -> Iterator[None]:
 def controller(problems: int, prompts: int) -> Report:
     """Measure the hint controller, which knows all problems and is asked prompt by prompt, as in training."""
     draw, report = random.Random(0), Report()
-    bayes = configured_controller(SeeleConfig(method="seele"))
+    bayes = configured_controller(HintConfig())
     for first in range(0, problems, CHUNK):
         names = [name_of(problem) for problem in range(first, min(first + CHUNK, problems))]
         bayes.observe_rounds([RoundOutcome(name, 0.5, draw.randint(0, 8), 8) for name in names])

@@ -102,7 +102,8 @@ def predicted(run: RunFolder, *, heldout: str) -> Course:
         np.where(is_legal_NJ, accuracy_NJ, 0.0),
     )
     schedule = Schedule(hints=hints, batch_size=batch_size)
-    trace = simulate(configured_controller(settings), world, schedule, seed=seed)
+    controller = configured_controller(hints, seed=seed, training_steps=settings.training_steps)
+    trace = simulate(controller, world, schedule, seed=seed)
 
     def by_step(values_N: Array) -> Array:
         return values_N.reshape(num_steps, batch_size).mean(axis=1)

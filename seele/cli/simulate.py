@@ -77,7 +77,7 @@ def simulate_command(
     Raises:
         ConfigError: If a controller, a setting, a world or a number is not allowed.
     """
-    from seele.config import HintConfig, SeeleConfig
+    from seele.config import HintConfig
     from seele.data.storage.files import write_atomically
     from seele.hints import configured_controller
     from seele.simulate.summary import markdown, report
@@ -119,14 +119,8 @@ def simulate_command(
 
     def build(spec: str) -> "Controller":
         name, settings = _parse(spec)
-        return configured_controller(
-            SeeleConfig(
-                method="",
-                seed=seed,
-                training_steps=schedule.num_steps(problems),
-                hints=replace(hints, controller=name, settings=settings),
-            )
-        )
+        chosen = replace(hints, controller=name, settings=settings)
+        return configured_controller(chosen, seed=seed, training_steps=schedule.num_steps(problems))
 
     for spec in controller:
         build(spec)

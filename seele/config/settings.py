@@ -574,17 +574,6 @@ class SeeleConfig:
     sft: SftConfig = field(default_factory=SftConfig)
     memory: MemoryConfig = field(default_factory=MemoryConfig)
 
-    @property
-    def run_wide(self) -> RunWide:
-        """Values of the run that are passed to the hint controller."""
-        return RunWide(
-            rounds=self.hints.rounds,
-            rollouts_per_round=self.hints.sizes_of_rounds[0],
-            seed=self.seed,
-            target_accuracy=self.hints.target_accuracy,
-            training_steps=self.training_steps,
-        )
-
     def __post_init__(self) -> None:
         partly = self.credit.stop and not self.credit.by_milestones and self.reward.format_score
         require(

@@ -8,9 +8,10 @@ one with ``build_controller``. A controller of your own derives from ``Sequentia
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
-from seele.config import RunWide, SeeleConfig
+from seele.config import HintConfig, RunWide, SeeleConfig
 from seele.errors import ConfigError
 from seele.hints.adaback import AdaBackController
 from seele.hints.adaprefix import AdaPrefixController
@@ -77,20 +78,33 @@ OF_ONE_PROBLEM = ("next_hint_ratio", "observe", "end_visit")
 """What a ``SequentialController`` has instead of ``plan_rounds``, ``observe_rounds`` and ``end_visits``."""
 
 
-def configured_controller(settings: SeeleConfig) -> Controller:
-    """The controller that a run's settings ask for.
+def configured_controller(
+    hints: HintConfig, *, seed: int = 0, training_steps: int | None = None
+) -> Controller:
+    """The controller that these settings ask for.
+
+    Args:
+        hints: ``seele.hints`` of a run.
+        seed: See ``RunWide``.
+        training_steps: See ``RunWide``.
 
     Raises:
         ConfigError: As ``build_controller``, or the controller needs whole rounds but the run has a quorum.
     """
-    hints = settings.hints
     check_rescuer(hints.controller, when=hints.when)
+    run = RunWide(
+        rounds=hints.rounds,
+        rollouts_per_round=hints.sizes_of_rounds[0],
+        seed=seed,
+        target_accuracy=hints.target_accuracy,
+        training_steps=training_steps,
+    )
     controller = with_conditions(
-        _build(hints.controller, settings.run_wide, hints.settings),
+        _build(hints.controller, run, hints.settings),
         when=hints.when,
         failing_accuracy=hints.failing_accuracy,
         dropout=hints.dropout,
-        seed=settings.seed,
+        seed=seed,
     )
     if hints.round_quorum < 1.0 and not controller.tolerates_partial_rounds:
         raise ConfigError(
@@ -117,14 +131,16 @@ def check_controller(settings: SeeleConfig) -> None:
         ConfigError: As in ``configured_controller``, or the saved state does not restore the controller.
         PluginError: The controller raised, or returned an invalid plan.
     """
-    controller = configured_controller(settings)
-    if settings.hints.controller not in CONTROLLERS:
+    hints = settings.hints
+    build = partial(configured_controller, hints, seed=settings.seed, training_steps=settings.training_steps)
+    controller = build()
+    if hints.controller not in CONTROLLERS:
         check_round_trip(
-            _find(settings.hints.controller),
+            _find(hints.controller),
             controller,
-            configured_controller(settings),
-            rounds=settings.hints.rounds,
-            num_rollouts=min(settings.hints.sizes_of_rounds),
+            build(),
+            rounds=hints.rounds,
+            num_rollouts=min(hints.sizes_of_rounds),
         )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seele.config import HintConfig, SeeleConfig, from_mapping
+from seele.config import HintConfig, from_mapping
 from seele.errors import SeeleError
 from seele.hints import CONTROLLERS, Controller, aims_at_target, configured_controller
 from seele.records import AccuracyCurve
@@ -53,7 +53,7 @@ def saved_controller(run: RunFolder) -> Controller | None:
         # Settings that only another release knows do not matter.
         known = {key: value for key, value in saved.items() if key in BUILT_WITH}
         hints = from_mapping(HintConfig, known | {"controller": name}, "seele.hints")
-        controller = configured_controller(SeeleConfig(method="", hints=hints))
+        controller = configured_controller(hints)
         controller.load_state_dict(run.controller)
     except (SeeleError, AttributeError, TypeError):
         return None

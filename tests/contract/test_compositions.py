@@ -63,7 +63,7 @@ def check(method: str, *settings: str) -> None:
     seele = read_settings(config)
     check_method(seele)
     check_composition(config, seele)
-    configured_controller(seele)
+    configured_controller(seele.hints, seed=seele.seed, training_steps=seele.training_steps)
 
 
 @cache

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.controllers import end_visit, next_hint, next_hints, observe
-from seele.config import HintConfig, SeeleConfig
+from seele.config import HintConfig
 from seele.errors import CheckpointError, ConfigError
 from seele.hints import build_controller, configured_controller
 from seele.hints.bayes import BayesController
@@ -627,11 +627,9 @@ def test_probes_must_fit_the_first_round_even_if_later_ones_are_smaller():
         round_sizes=(4, 2, 1, 1),
         settings={"probes": 2},
     )
-    configured_controller(SeeleConfig(method="seele", hints=hints))
+    configured_controller(hints)
     with pytest.raises(ConfigError, match="expected at most 4 of the 4 rollouts of the first of 4 rounds"):
-        configured_controller(
-            SeeleConfig(method="seele", hints=dataclasses.replace(hints, settings={"probes": 5}))
-        )
+        configured_controller(dataclasses.replace(hints, settings={"probes": 5}))
 
 
 def damaged(state, place, value):

@@ -49,7 +49,9 @@ class ControllerActor:
     """
 
     def __init__(self, config: SeeleConfig) -> None:
-        self._controller = configured_controller(config)
+        self._controller = configured_controller(
+            config.hints, seed=config.seed, training_steps=config.training_steps
+        )
         self._visits: dict[str, Visit] = {}
         self._ended: set[str] = set()
         """Problems whose visits are over, but of which the controller has not been told."""
