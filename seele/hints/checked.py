@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from seele.errors import ConfigError, PluginError
-from seele.hints.contract import Controller
+from seele.hints.contract import Controller, take_over_attributes
 from seele.maths.irt import Array
 from seele.plugins import blame, where
 from seele.records import AccuracyCurve, HintShare, RoundOutcome, RoundRequest, State
@@ -26,10 +26,7 @@ class CheckedController(Controller):
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
-        self.name = controller.name
-        self.tolerates_partial_rounds = controller.tolerates_partial_rounds
-        self.learns_from_own_hints = controller.learns_from_own_hints
-        self.aims_at_target = controller.aims_at_target
+        take_over_attributes(self, controller)
 
     def begin_step(self, step: int) -> None:
         """See ``Controller``."""

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from random import Random
 
-from seele.hints.contract import Controller, check_outcome
+from seele.hints.contract import Controller, check_outcome, take_over_attributes
 from seele.maths.irt import Array
 from seele.records import AccuracyCurve, HintShare, RoundOutcome, RoundRequest, State
 from seele.saved_state import (
@@ -49,10 +49,7 @@ class ConditionalController(Controller):
         self._inner = inner
         self._imposed: dict[str, float] = {}
         """The hint that the condition gave, in place of another one, to rollouts of a visit's last round."""
-        self.name = inner.name
-        self.tolerates_partial_rounds = inner.tolerates_partial_rounds
-        self.aims_at_target = inner.aims_at_target
-        self.learns_from_own_hints = inner.learns_from_own_hints
+        take_over_attributes(self, inner)
 
     def begin_step(self, step: int) -> None:
         """See ``Controller``."""

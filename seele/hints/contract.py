@@ -124,6 +124,15 @@ class Controller(ABC):
         return []
 
 
+def take_over_attributes(wrapper: Controller, wrapped: Controller) -> None:
+    """Give a controller that wraps another one its name and what it says of itself."""
+    wrapper.name = wrapped.name
+    wrapper.tolerates_partial_rounds = wrapped.tolerates_partial_rounds
+    wrapper.aims_at_target = wrapped.aims_at_target
+    wrapper.steers_on_milestones = wrapped.steers_on_milestones
+    wrapper.learns_from_own_hints = wrapped.learns_from_own_hints
+
+
 class SequentialController(Controller):
     """Decides for one problem after the other, and gives all rollouts of a round one hint."""
 
