@@ -20,7 +20,7 @@ import numpy as np
 
 from seele.errors import ConfigError
 from seele.hints.beliefs import Beliefs
-from seele.hints.contract import Controller, check_number, check_outcome
+from seele.hints.contract import Controller, check_count, check_number, check_outcome
 from seele.hints.withdrawal import Withdrawal
 from seele.maths import curve_grid
 from seele.maths.curve_grid import Array32
@@ -95,10 +95,7 @@ class BayesController(Controller):
         learns_population: bool = True,
         learns_drift: bool = True,
     ) -> None:
-        if isinstance(probes, bool) or not isinstance(probes, int) or probes < 0:
-            raise ConfigError(
-                f"seele.hints.settings.probes: expected a whole number, 0 or more, got {probes!r}"
-            )
+        self._probes = check_count("probes", probes, at_least=0)
         # A visit needs rollouts that are not probes.
         most = None if rollouts_per_round is None else rollouts_per_round - (rounds == 1)
         if most is not None and probes > most:
@@ -124,7 +121,6 @@ class BayesController(Controller):
         for key, value in switches.items():
             if not isinstance(value, bool):
                 raise ConfigError(f"seele.hints.settings.{key}: expected true or false, got {value!r}")
-        self._probes = probes
         self._not_probes = int(rounds == 1)
         self._spread = spread
         self._settle_below = check_number("settle_below", settle_below)

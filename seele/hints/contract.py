@@ -231,12 +231,14 @@ def check_numbers(key: str, values: Any) -> tuple[float, ...]:
     return tuple(check_number(key, value, at_most=1.0) for value in values)
 
 
-def check_count(key: str, value: Any) -> int:
-    """Return ``value`` if it is a whole number of at least 1.
+def check_count(key: str, value: Any, *, at_least: int = 1) -> int:
+    """Return ``value`` if it is a whole number that is large enough.
 
     Raises:
         ConfigError: It is not; the message says what was expected.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigError(f"seele.hints.settings.{key}: expected a whole number of at least 1, got {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
+        raise ConfigError(
+            f"seele.hints.settings.{key}: expected a whole number of at least {at_least}, got {value!r}"
+        )
     return value

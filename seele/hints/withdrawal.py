@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seele.errors import ConfigError
+from seele.hints.contract import check_count
 from seele.saved_state import read_count, read_ratio
 
 PROBE_MEMORY = 256
@@ -27,10 +28,9 @@ class Withdrawal:
     """
 
     def __init__(self, *, begin: int = 0, end: int | None = None, accuracy: float | None = None) -> None:
-        steps = {"withdraw_from": begin} if end is None else {"withdraw_from": begin, "withdraw_by": end}
-        for key, value in steps.items():
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise ConfigError(f"seele.hints.settings.{key}: expected a step, 0 or more, got {value!r}")
+        check_count("withdraw_from", begin, at_least=0)
+        if end is not None:
+            check_count("withdraw_by", end, at_least=0)
         if end is None and begin:
             raise ConfigError(
                 f"seele.hints.settings.withdraw_from: got {begin} without withdraw_by, the first step with "
