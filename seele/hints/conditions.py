@@ -4,7 +4,6 @@ Both wrap a controller and act as one. The wrapped controller observes every out
 actually used, unless it learns only from hints of its own choice (``learns_from_own_hints``).
 """
 
-import hashlib
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from random import Random
@@ -20,6 +19,7 @@ from seele.saved_state import (
     read_value,
     state_header,
 )
+from seele.seeds import seed_of
 
 
 def with_conditions(
@@ -225,8 +225,7 @@ class Dropout(ConditionalController):
     def _changed(
         self, plan: tuple[HintShare, ...], request: RoundRequest, num_rollouts: int
     ) -> tuple[HintShare, ...]:
-        place = "\x1f".join(map(str, (self._seed, request.instance_id, self._step, request.round_index)))
-        random = Random(int.from_bytes(hashlib.sha256(place.encode()).digest()[:8], "big"))
+        random = Random(seed_of(self._seed, request.instance_id, self._step, request.round_index))
         smallest, thinned = min(request.legal_ratios), []
         for share in plan:
             lost = 0

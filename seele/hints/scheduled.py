@@ -5,7 +5,6 @@ seed, the problem, the number of its visit and, where it matters, the round. So 
 nor an interruption changes it.
 """
 
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from seele.hints.contract import (
 )
 from seele.records import HintShare, RoundOutcome, RoundRequest, State
 from seele.saved_state import read_count, read_section, read_value
+from seele.seeds import seed_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +102,7 @@ class ScheduledController(VisitCounter, SequentialController):
 
     def _random(self, instance_id: str, visit: int, *, round_index: int = 0) -> Random:
         """The random generator for one round, or with round 0 for a whole visit."""
-        place = "\x1f".join(map(str, (self._seed, instance_id, visit, round_index)))
-        return Random(int.from_bytes(hashlib.sha256(place.encode()).digest()[:8], "big"))
+        return Random(seed_of(self._seed, instance_id, visit, round_index))
 
 
 def _read_beginning(value: Any) -> Beginning:

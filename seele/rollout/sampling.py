@@ -5,11 +5,11 @@ or not the engine stopped there; ``seele.rollout.templates`` defines these strin
 searched: its own ``Assistant:`` is not part of the response.
 """
 
-import hashlib
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 from seele.records import Segment, Walk
+from seele.seeds import seed_of
 
 SEED_BITS = 63
 """vLLM and torch take signed 64-bit seeds."""
@@ -25,9 +25,7 @@ def rollout_seed(run_seed: int, step: int, instance_id: str, round_index: int, r
         round_index: Round within the step.
         rollout_index: Rollout within the round.
     """
-    place = "\x1f".join(map(str, (run_seed, step, instance_id, round_index, rollout_index)))
-    digest = hashlib.sha256(place.encode()).digest()
-    return int.from_bytes(digest[:8], "big") >> (64 - SEED_BITS)
+    return seed_of(run_seed, step, instance_id, round_index, rollout_index) >> (64 - SEED_BITS)
 
 
 def text_before_stop(text: str, stop: Sequence[str]) -> str:
