@@ -223,7 +223,7 @@ class HintConfig:
         return self.when in ("until_success", "rescue")
 
     @property
-    def sizes_of_rounds(self) -> tuple[int, ...]:
+    def rollouts_of_rounds(self) -> tuple[int, ...]:
         """Rollouts of a problem in each round; n in the paper."""
         if self.when == "rescue":
             return (self.rollouts_per_prompt,)

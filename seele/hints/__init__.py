@@ -94,7 +94,7 @@ def configured_controller(
     check_rescuer(hints.controller, when=hints.when)
     run = RunWide(
         rounds=hints.rounds,
-        rollouts_per_round=hints.sizes_of_rounds[0],
+        rollouts_per_round=hints.rollouts_of_rounds[0],
         seed=seed,
         target_accuracy=hints.target_accuracy,
         training_steps=training_steps,
@@ -140,7 +140,7 @@ def check_controller(settings: SeeleConfig) -> None:
             controller,
             build(),
             rounds=hints.rounds,
-            num_rollouts=min(hints.sizes_of_rounds),
+            num_rollouts=min(hints.rollouts_of_rounds),
         )
 
 

@@ -125,7 +125,7 @@ def report(traces: Mapping[str, Mapping[str, Trace]], schedule: Schedule) -> dic
             others = [traces[first][world] for world in by_world]
             mean, half_width = paired_difference([*by_world.values()], others)
             controllers[name][f"minus_{first}"] = {"mean": mean, "half_width_95": half_width}
-    described = {**asdict(schedule), "rollouts_of_rounds": schedule.hints.sizes_of_rounds}
+    described = {**asdict(schedule), "rollouts_of_rounds": schedule.hints.rollouts_of_rounds}
     return {"schedule": described, "controllers": controllers}
 
 

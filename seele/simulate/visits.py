@@ -120,7 +120,7 @@ class _Simulation:
             tuple(float(ratio) for ratio in row[legal_J])
             for row, legal_J in zip(problems.cuts.ratio_NJ, problems.cuts.is_legal_NJ, strict=True)
         ]
-        self.sizes_R = self.hints.sizes_of_rounds
+        self.sizes_R = self.hints.rollouts_of_rounds
         self.first_R = list(accumulate(self.sizes_R, initial=0))
         """The first rollout of each round, then their number."""
         # Of the hints that may rescue a problem, each is tried once.

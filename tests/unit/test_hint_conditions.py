@@ -203,13 +203,14 @@ def test_settings_that_mean_nothing_are_refused():
     def hints(**settings):
         return from_mapping(HintConfig, settings, "seele.hints")
 
-    assert hints(rounds=4, rollouts_per_prompt=8, round_sizes=[4, 2, 1, 1]).sizes_of_rounds == (4, 2, 1, 1)
-    assert hints(rounds=4, rollouts_per_prompt=16, round_sizes=[4, 2, 1, 1]).sizes_of_rounds == (8, 4, 2, 2)
+    for rollouts, expected in ((8, (4, 2, 1, 1)), (16, (8, 4, 2, 2))):
+        halved = hints(rounds=4, rollouts_per_prompt=rollouts, round_sizes=[4, 2, 1, 1])
+        assert halved.rollouts_of_rounds == expected
     retried = hints(rounds=3, rollouts_per_prompt=8, when="until_success")
-    assert retried.sizes_of_rounds == (8, 8, 8) and retried.retries
+    assert retried.rollouts_of_rounds == (8, 8, 8) and retried.retries
     rescued = hints(rounds=2, rollouts_per_prompt=7, when="rescue")
-    assert rescued.sizes_of_rounds == (7,) and rescued.retries
-    assert hints(rounds=2, rollouts_per_prompt=8).sizes_of_rounds == (4, 4)
+    assert rescued.rollouts_of_rounds == (7,) and rescued.retries
+    assert hints(rounds=2, rollouts_per_prompt=8).rollouts_of_rounds == (4, 4)
     for settings, message in (
         ({"rounds": 4, "rollouts_per_prompt": 8, "round_sizes": [4, 4]}, "round_sizes must be 4 numbers"),
         ({"rounds": 2, "rollouts_per_prompt": 8, "round_sizes": [4, 3]}, "add up to 8"),

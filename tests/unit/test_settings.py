@@ -30,7 +30,7 @@ def build(**sections):
 
 def test_defaults_are_the_numbers_of_the_paper():
     config = build()
-    assert (config.hints.rounds, config.hints.sizes_of_rounds[0], config.hints.rollouts_per_prompt) == (
+    assert (config.hints.rounds, config.hints.rollouts_of_rounds[0], config.hints.rollouts_per_prompt) == (
         4,
         8,
         32,

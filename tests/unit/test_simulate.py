@@ -496,7 +496,7 @@ def test_failed_rounds_are_replaced_as_in_training(when, name, roll_out, more):
                 controller=Local(with_conditions(build(name), **conditions)),
                 sample=sample,
                 grade=grade,
-                round_sizes=schedule.hints.sizes_of_rounds,
+                round_sizes=schedule.hints.rollouts_of_rounds,
                 failing_accuracy=failing,
                 **more,
             )
@@ -544,7 +544,7 @@ run = partial(exit_status, "simulate")
 
 
 @pytest.mark.parametrize(("rollouts", "sizes"), [((), [4, 2, 1, 1]), (("--rollouts", 16), [8, 4, 2, 2])])
-def test_sizes_of_rounds_are_shares_of_the_rollouts_as_in_training(rollouts, sizes, capsys):
+def test_rollouts_of_rounds_are_shares_of_the_rollouts_as_in_training(rollouts, sizes, capsys):
     assert run("--controller", "none", *SMALL, "--json", "--round-sizes", "4,2,1,1", *rollouts) == 0
     schedule = json.loads(capsys.readouterr().out)["schedule"]
     assert schedule["rollouts_of_rounds"] == sizes

@@ -191,7 +191,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         sample = self._training_sampler(prompt, instance, encoded, sampling_params)
         replayed: Success | None = prompt.get("replayed")
         given = self._given(instance, encoded, replayed.completion if replayed else None)
-        first, *others = hints.sizes_of_rounds
+        first, *others = hints.rollouts_of_rounds
         rollouts = await self._rounds()(
             instance,
             controller=self.controller,
@@ -301,7 +301,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         asked = f"given, problem {instance.instance_id!r}"
         with blame(self.source, asked, key=SOURCE):
             given = self.source.given(instance, encoded, self.tokenizer, replayed=replayed)
-            most = self.seele.hints.sizes_of_rounds[0] - 1
+            most = self.seele.hints.rollouts_of_rounds[0] - 1
             if len(given) > most:
                 raise ValueError(f"got {len(given)} responses, at most {most} allowed: one must be generated")
             for each in given:
