@@ -48,7 +48,8 @@ from seele.records import (
     Walk,
 )
 from seele.rollout.solutions import EncodedProblem
-from seele_verl import columns, off_policy
+from seele_verl import columns
+from seele_verl.advantages import span_advantages, weigh_on_policy_tokens_only, write_advantages
 from seele_verl.losses import (
     have_weight,
     informative_columns,
@@ -57,7 +58,6 @@ from seele_verl.losses import (
     solution_loss,
     weight_columns,
 )
-from seele_verl.off_policy import span_advantages
 from seele_verl.protocol import (
     ADVANTAGE,
     LOG_PROB_COLUMNS,
@@ -1050,7 +1050,7 @@ def test_tokens_whose_loss_reads_no_advantage_have_none(method, row, expected, m
     store = Store({name: rows.fields[name] for name in ("response_mask", *{OFF_POLICY_MASK, *read[1:]})})
     monkeypatch.setattr(columns, "tq", store)
     batch = KVBatchMeta(keys=rows.keys, partition_id="train", tags=rows.tags)
-    off_policy.write_advantages(batch, build_source(settings.off_policy))
+    write_advantages(batch, build_source(settings.off_policy))
     assert values(store.fields, "advantages")[row] == pytest.approx(expected)
     # The update computes the row all the same.
     assert len(read) > 1 and have_weight(store.fields, read)[row]
@@ -1089,9 +1089,7 @@ def corrected(method, kind, level, monkeypatch):
     fields["rollout_is_weights"] = weights
     if OFF_POLICY_MASK in fields:
         monkeypatch.setattr(columns, "tq", Store(fields))
-        off_policy.weigh_on_policy_tokens_only(
-            KVBatchMeta(keys=[*"abcd"], partition_id="train", tags=[{}] * 4)
-        )
+        weigh_on_policy_tokens_only(KVBatchMeta(keys=[*"abcd"], partition_id="train", tags=[{}] * 4))
     return batch
 
 

@@ -28,7 +28,8 @@ from seele.methods.loss_terms import LossTerms
 from seele.methods.sources import build_source
 from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance, Rollout
 from seele.rollout.solutions import EncodedProblem
-from seele_verl import columns, off_policy
+from seele_verl import columns
+from seele_verl.advantages import write_advantages
 from seele_verl.checks.verl_settings import LOSSES
 from seele_verl.compat import VERL, require_verl, undecorated
 from seele_verl.engine.model_runner import V2_ARCHITECTURES
@@ -445,7 +446,7 @@ def test_pooled_and_leave_one_out_advantages_are_verls(method, estimator, divide
 
     store = Store({"response_mask": mask})
     monkeypatch.setattr(columns, "tq", store)
-    off_policy.write_advantages(KVBatchMeta(keys=keys, partition_id="train", tags=tags), source)
+    write_advantages(KVBatchMeta(keys=keys, partition_id="train", tags=tags), source)
     written = store.fields["advantages"].to_padded_tensor(0.0)
     # The largest is about 4; single precision leaves 1e-7 of a reward, over a deviation that may be small.
     torch.testing.assert_close(written, verls.to(written.dtype), rtol=2e-6, atol=2e-6)

@@ -10,6 +10,8 @@ from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
+from seele_verl.losses import have_weight
+
 
 def real_rows(batch: KVBatchMeta) -> dict[str, Mapping[str, Any]]:
     """Return the tags of the batch's rows, by key, without the rows that only pad it."""
@@ -31,6 +33,19 @@ def write_columns(batch: KVBatchMeta, columns: Mapping[str, Sequence[torch.Tenso
         partition_id=batch.partition_id,
         fields=TensorDict(fields, batch_size=len(batch)),  # type: ignore[arg-type]
     )
+
+
+def count_tokens(batch: KVBatchMeta, column: str) -> int:
+    """Return the number of the batch's tokens that a column of masks or weights marks."""
+    return sum(int(row.count_nonzero()) for row in read_columns(batch, [column])[column].unbind())
+
+
+def keys_with_weight(batch: KVBatchMeta, columns: Sequence[str]) -> set[str]:
+    """Return the keys of rows with a nonzero value in any column; all keys without columns."""
+    if not columns:
+        return {*batch.keys}
+    weighed = have_weight(read_columns(batch, [*columns]), columns)
+    return {key for key, has_weight in zip(batch.keys, weighed, strict=True) if has_weight}
 
 
 @contextmanager

@@ -50,8 +50,14 @@ from seele.rollout.unanswered import (
     share_metrics,
     warn_of_unanswered,
 )
+from seele_verl.advantages import (
+    exchange_log_probs,
+    weigh_on_policy_tokens_only,
+    write_advantages,
+    write_spans,
+)
 from seele_verl.changes import with_changes
-from seele_verl.columns import read_columns, real_rows
+from seele_verl.columns import count_tokens, keys_with_weight, read_columns, real_rows
 from seele_verl.compat import call_on_every_rank
 from seele_verl.controller_actor import start_controller
 from seele_verl.cost_meter import CostMeter
@@ -63,14 +69,6 @@ from seele_verl.engine_watch import EngineWatch
 from seele_verl.faults import DEATHS, plugin_fault, watch_for_faults
 from seele_verl.hint_reliance import measure_hint_reliance
 from seele_verl.losses import informative_columns, means_over_computed, seele_loss, weight_columns
-from seele_verl.off_policy import (
-    count_tokens,
-    exchange_log_probs,
-    keys_with_weight,
-    weigh_on_policy_tokens_only,
-    write_advantages,
-    write_spans,
-)
 from seele_verl.protocol import (
     CRITIC_COLUMNS,
     FINISH,

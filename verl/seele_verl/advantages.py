@@ -1,4 +1,4 @@
-"""Replaces verl's advantages, and handles off-policy tokens in the update.
+"""Puts the advantages into a batch, in place of verl's, and handles the tokens that the policy did not write.
 
 T counts the response tokens of all rows of a batch, row by row. A column of TransferQueue is a nested tensor
 (N, R of each row) of N rows: ``_flat`` turns it into (T,), ``_rows`` back into rows.
@@ -14,7 +14,6 @@ from seele.maths.advantages import highest
 from seele.methods.credit import Span
 from seele.methods.sources import OffPolicySource
 from seele_verl.columns import read_columns, write_columns
-from seele_verl.losses import have_weight
 from seele_verl.protocol import ADVANTAGE, OFF_POLICY_ADVANTAGE
 
 
@@ -85,19 +84,6 @@ def weigh_on_policy_tokens_only(batch: KVBatchMeta) -> None:
     data = read_columns(batch, [name, OFF_POLICY_MASK])
     weights_T = torch.where(_flat(data[OFF_POLICY_MASK]).bool(), 1.0, _flat(data[name]))
     write_columns(batch, {name: _rows(weights_T, [len(row) for row in data[name].unbind()])})
-
-
-def count_tokens(batch: KVBatchMeta, column: str) -> int:
-    """Return the number of the batch's tokens that a column of masks or weights marks."""
-    return int(_flat(read_columns(batch, [column])[column]).count_nonzero())
-
-
-def keys_with_weight(batch: KVBatchMeta, columns: Sequence[str]) -> set[str]:
-    """Return the keys of rows with a nonzero value in any column; all keys without columns."""
-    if not columns:
-        return {*batch.keys}
-    weighed = have_weight(read_columns(batch, [*columns]), columns)
-    return {key for key, has_weight in zip(batch.keys, weighed, strict=True) if has_weight}
 
 
 def _flat(column: torch.Tensor) -> torch.Tensor:
