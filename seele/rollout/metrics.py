@@ -1,7 +1,7 @@
 """The metrics and the rollout dump of one step, computed from its visits.
 
-Names follow the step's phases; docs/metrics.md defines each. A *group* is the rollouts of one problem and
-round under one hint, without probes and rollouts that the policy did not write.
+Names follow the step's phases; docs/metrics.md defines each. A round that is divided over several hints
+counts as several here, one for each hint, without probes and rollouts that the policy did not write.
 """
 
 from collections import Counter, defaultdict
@@ -16,8 +16,8 @@ from seele.records import UNGRADED, Grade, Origin, Rollout, Visit
 from seele.rollout.unanswered import Graded, Unanswered, find_unanswered
 
 
-def groups_of(visit: Visit) -> Array:
-    """(G, 4) round index, hint ratio, accuracy and number of rollouts of each of the visit's groups."""
+def rounds_of(visit: Visit) -> Array:
+    """(M, 4) round index, hint ratio, accuracy and number of rollouts of each of the visit's rounds."""
     corrects: dict[tuple[int, float], list[bool]] = defaultdict(list)
     for rollout in visit.generated:
         if not rollout.share.is_probe:
@@ -33,28 +33,28 @@ def step_metrics(visits: Sequence[Visit], *, continues_hints: bool = True) -> di
         continues_hints: False if hints stand in the user's turn, so that every rollout is a whole solution.
 
     Returns:
-        Metric name -> value. Means over groups weigh all groups equally.
+        Metric name -> value. Means over rounds weigh all rounds equally.
     """
-    by_visit = [groups_of(visit) for visit in visits]
-    round_G, ratio_G, accuracy_G, size_G = np.concatenate(by_visit).T
-    several_G = size_G > 1
-    p10, p50, p90 = np.quantile(ratio_G, [0.1, 0.5, 0.9])
+    by_visit = [rounds_of(visit) for visit in visits]
+    round_M, ratio_M, accuracy_M, size_M = np.concatenate(by_visit).T
+    several_M = size_M > 1
+    p10, p50, p90 = np.quantile(ratio_M, [0.1, 0.5, 0.9])
     metrics = {
-        "accuracy/mean": float(accuracy_G.mean()),
-        "rounds/mean_distance": float(np.abs(accuracy_G - 0.5).mean()),
-        "hint_ratio/mean": float(ratio_G.mean()),
+        "accuracy/mean": float(accuracy_M.mean()),
+        "rounds/mean_distance": float(np.abs(accuracy_M - 0.5).mean()),
+        "hint_ratio/mean": float(ratio_M.mean()),
         "hint_ratio/p10": float(p10),
         "hint_ratio/p50": float(p50),
         "hint_ratio/p90": float(p90),
     }
-    if several_G.any():
-        accuracy_S, size_S = accuracy_G[several_G], size_G[several_G]
+    if several_M.any():
+        accuracy_S, size_S = accuracy_M[several_M], size_M[several_M]
         metrics["rounds/all_same_share"] = float(np.isin(accuracy_S, (0.0, 1.0)).mean())
         metrics["rounds/mean_a_1_minus_a"] = float(unbiased_reward_variance(accuracy_S, size_S).mean())
-    for round_index in sorted(set(round_G.astype(int).tolist())):
-        in_round_G = round_G == round_index
-        metrics[f"accuracy/round_{round_index}"] = float(accuracy_G[in_round_G].mean())
-        metrics[f"hint_ratio/round_{round_index}"] = float(ratio_G[in_round_G].mean())
+    for round_index in sorted(set(round_M.astype(int).tolist())):
+        in_round_M = round_M == round_index
+        metrics[f"accuracy/round_{round_index}"] = float(accuracy_M[in_round_M].mean())
+        metrics[f"hint_ratio/round_{round_index}"] = float(ratio_M[in_round_M].mean())
     rollouts = [rollout for visit in visits for rollout in visit.rollouts]
     probes = [rollout.grade.correct for rollout in rollouts if rollout.share.is_probe]
     if probes:
@@ -72,17 +72,17 @@ def step_metrics(visits: Sequence[Visit], *, continues_hints: bool = True) -> di
 
 
 def _pooled(visits: Sequence[Visit], by_visit: Sequence[Array]) -> dict[str, float]:
-    """Metrics of each problem's rollouts pooled over its rounds, from the groups of each visit."""
+    """Metrics of each problem's rollouts pooled over the rounds of its visit."""
     mixed = [len({rollout.grade.correct for rollout in visit.generated}) > 1 for visit in visits]
     between, total = 0.0, 0.0
-    for groups in by_visit:
-        _, _, accuracy_G, size_G = groups[groups[:, 3] > 1].T
-        if not size_G.size:
+    for rounds_M in by_visit:
+        _, _, accuracy_M, size_M = rounds_M[rounds_M[:, 3] > 1].T
+        if not size_M.size:
             continue
-        within = float(np.average(unbiased_reward_variance(accuracy_G, size_G), weights=size_G))
-        pooled = np.average(accuracy_G, weights=size_G)
+        within = float(np.average(unbiased_reward_variance(accuracy_M, size_M), weights=size_M))
+        pooled = np.average(accuracy_M, weights=size_M)
         # Each hint has a fixed number of rollouts, so the pooled accuracy varies as they do within hints.
-        whole = float(reward_variance(pooled)) + within / float(size_G.sum())
+        whole = float(reward_variance(pooled)) + within / float(size_M.sum())
         between, total = between + whole - within, total + whole
     return {
         "prompts/nonzero_variance_share": float(np.mean(mixed)),
