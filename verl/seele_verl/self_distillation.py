@@ -10,13 +10,28 @@ from typing import Any
 import torch
 from transfer_queue import KVBatchMeta
 
+from seele.config import SeeleConfig
 from seele.records import Visit
-from seele_verl.columns import read_columns, write_columns
+from seele.rollout.solutions import encode_with_solution
+from seele.rollout.templates import Tokenizer
+from seele_verl.columns import read_columns, real_rows, write_columns
 from seele_verl.protocol import parse_row_key
 from seele_verl.rescoring import score_behind
 
 LOG_PROBS_OF_TEACHER = "ref_log_prob"
 """verl's column of the reference model's log-probabilities, which the KL term also reads."""
+
+
+def teacher_prompts(
+    batch: KVBatchMeta, visits: Mapping[str, Visit], tokenizer: Tokenizer, seele: SeeleConfig
+) -> dict[str, list[int]]:
+    """Return the teacher's prompt of each group of the batch that has a worked solution, as token ids."""
+    how, in_batch = seele.prompt, {parse_row_key(key)[0] for key in real_rows(batch)}
+    return {
+        uid: encode_with_solution(tokenizer, visit.instance, seele.credit.request, how.template, how.chat)
+        for uid, visit in visits.items()
+        if uid in in_batch and visit.instance.steps
+    }
 
 
 def ask_teacher(
@@ -31,7 +46,7 @@ def ask_teacher(
 
     Args:
         batch: The step's rows.
-        prompts: The teacher's prompt of each group that has a solution; all other rows keep their own.
+        prompts: As from ``teacher_prompts``; rows of other groups keep their own.
         score: The reference model's forward pass.
         multiple: As for ``score_behind``.
         **how: As for ``score_behind``.

@@ -40,7 +40,7 @@ from seele.methods.loss_terms import LossTerms
 from seele.methods.sources import build_source
 from seele.records import Finish, GradeReason
 from seele.rollout.metrics import rollout_rows, step_metrics, unanswered_of
-from seele.rollout.solutions import encode_problem, encode_with_solution
+from seele.rollout.solutions import encode_problem
 from seele.rollout.templates import encode_prompt
 from seele.rollout.unanswered import (
     Graded,
@@ -97,7 +97,7 @@ from seele_verl.runs.stopping import heed_before_training, is_asked_to_stop, not
 from seele_verl.runs.tracker_tables import log_rollouts
 from seele_verl.runs.undo import let_go
 from seele_verl.runs.watchdog import show_life
-from seele_verl.self_distillation import ask_teacher, write_divergence
+from seele_verl.self_distillation import ask_teacher, teacher_prompts, write_divergence
 from seele_verl.settings import read_settings
 from seele_verl.solutions import ActorWorker, Solution, learn_solutions
 from seele_verl.step_record import StepRecord
@@ -357,27 +357,24 @@ class SeeleTrainer(PPOTrainerSync):
 
     def _compute_ref_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         show_life(self.run)
-        if self.seele.credit.by_distillation:
-            asked, request = self.seele.prompt, self.seele.credit.request
-            in_batch = {parse_row_key(key)[0] for key in real_rows(batch)}
-            self.current.teacher_prompts = {
-                uid: encode_with_solution(self.tokenizer, visit.instance, request, asked.template, asked.chat)
-                for uid, visit in self.current.visits.items()
-                if uid in in_batch and visit.instance.steps
-            }
-            how = {"no_lora_adapter": True} if self.ref_in_actor else {}
-            workers = self.actor_rollout_wg if self.ref_in_actor else self.ref_policy_wg
-            passes = "rollout" if self.ref_in_actor else "ref"
-            ask_teacher(
-                batch,
-                self.current.teacher_prompts,
-                workers.compute_log_prob if self.ref_in_actor else workers.compute_ref_log_prob,
-                multiple=self._multiple_of_rows(self.config.actor_rollout_ref[passes]),
-                temperature=self.config.actor_rollout_ref.rollout.temperature,
-                **how,
-            )
+        if not self.seele.credit.by_distillation:
+            super()._compute_ref_log_prob(_columns(batch, LOG_PROB_COLUMNS), metrics)
             return batch
-        super()._compute_ref_log_prob(_columns(batch, LOG_PROB_COLUMNS), metrics)
+        section = self.config.actor_rollout_ref
+        if self.ref_in_actor:
+            score, passes = self.actor_rollout_wg.compute_log_prob, section.rollout
+            how = {"no_lora_adapter": True}
+        else:
+            score, passes, how = self.ref_policy_wg.compute_ref_log_prob, section.ref, {}
+        self.current.teacher_prompts = teacher_prompts(batch, self.current.visits, self.tokenizer, self.seele)
+        ask_teacher(
+            batch,
+            self.current.teacher_prompts,
+            score,
+            multiple=self._multiple_of_rows(passes),
+            temperature=section.rollout.temperature,
+            **how,
+        )
         return batch
 
     def _compute_values(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
