@@ -1,6 +1,6 @@
 """The description of a method, and the settings that a supervised stage does not allow."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 
@@ -25,37 +25,6 @@ SETTINGS_OF_ROLLOUTS = {
     "data.validated_training_problems": 0,
 }
 """Settings without effect if nothing is rolled out, with the values that turn them off."""
-
-
-def check_supervised_stage(config: SeeleConfig, stages: Sequence[str]) -> None:
-    """Refuse settings that a supervised stage would silently ignore.
-
-    Raises:
-        ConfigError: A setting of rollouts without an RL stage, or a share of the problems that leaves a stage
-            without any or the rest without a stage.
-    """
-    share = config.sft.share
-    if stages == ("sft",):
-        for name, off in SETTINGS_OF_ROLLOUTS.items():
-            if (value := attrgetter(name)(config)) != off:
-                raise ConfigError(
-                    f"seele.{name}: method {config.method} has no rollouts, got {value!r}; allowed is {off!r}"
-                )
-        if share < 1.0:
-            raise ConfigError(
-                f"seele.sft.share: method {config.method} trains on all problems, got {share}; allowed is 1, "
-                "or choose method=sft_rl, whose second stage uses the rest"
-            )
-        if config.sft.train_files:
-            raise ConfigError(
-                f"seele.sft.train_files: method {config.method} trains on data.train_files, got "
-                f"{list(config.sft.train_files)}; set those, or choose method=sft_rl"
-            )
-    elif "sft" in stages and share == 1.0:
-        raise ConfigError(
-            f"seele.sft.share: method {config.method} leaves no problems for its RL stage, got {share}; "
-            "allowed is a share below 1"
-        )
 
 
 NO_HINTS = ("none",)
@@ -96,6 +65,21 @@ class Method:
     """The method's training stages in order: ``sft`` on worked solutions, ``rl`` on rollouts."""
 
     @property
+    def is_supervised(self) -> bool:
+        """True if nothing is rolled out: all training is on worked solutions."""
+        return self.stages == ("sft",)
+
+    @property
+    def has_supervised_stage(self) -> bool:
+        """True if a stage trains on worked solutions."""
+        return "sft" in self.stages
+
+    @property
+    def has_two_stages(self) -> bool:
+        """True if a stage on rollouts follows one on worked solutions."""
+        return self.stages == ("sft", "rl")
+
+    @property
     def _reveals_hints(self) -> bool:
         """True if training prompts or responses may begin with a hint."""
         return self.controllers != NO_HINTS
@@ -116,7 +100,7 @@ class Method:
         """
         built_in = SOURCES.get(spec)
         goes_with_any = built_in is None or (built_in.replays_visited and self.off_policy == "none")
-        return spec == self.off_policy or (goes_with_any and "rl" in self.stages and not self.has_critic)
+        return spec == self.off_policy or (goes_with_any and not self.is_supervised and not self.has_critic)
 
     def check(self, config: SeeleConfig) -> None:
         """Refuse settings under which a run would not be this method.
@@ -125,7 +109,7 @@ class Method:
             ConfigError: A controller, off-policy source, imitation term, baseline, required setting or
                 setting of rollouts does not fit the method.
         """
-        check_supervised_stage(config, self.stages)
+        self._check_stages(config)
         if self.controllers and config.hints.controller not in self.controllers:
             what = "has its own hints" if self._reveals_hints else "trains without hints"
             raise ConfigError(
@@ -182,6 +166,33 @@ class Method:
                 f"seele.advantage.baseline: method {self.name} has its own advantages "
                 f"(algorithm.adv_estimator={self.estimator}), got {config.advantage.baseline!r}; "
                 "allowed is 'pooled', which leaves them unchanged"
+            )
+
+    def _check_stages(self, config: SeeleConfig) -> None:
+        """Refuse settings of rollouts without an RL stage, and a share of the problems that leaves a stage
+        without any or the rest without a stage.
+        """
+        share = config.sft.share
+        if self.is_supervised:
+            for name, off in SETTINGS_OF_ROLLOUTS.items():
+                if (value := attrgetter(name)(config)) != off:
+                    raise ConfigError(
+                        f"seele.{name}: method {self.name} has no rollouts, got {value!r}; allowed is {off!r}"
+                    )
+            if share < 1.0:
+                raise ConfigError(
+                    f"seele.sft.share: method {self.name} trains on all problems, got {share}; allowed is 1, "
+                    "or choose method=sft_rl, whose second stage uses the rest"
+                )
+            if config.sft.train_files:
+                raise ConfigError(
+                    f"seele.sft.train_files: method {self.name} trains on data.train_files, got "
+                    f"{list(config.sft.train_files)}; set those, or choose method=sft_rl"
+                )
+        elif self.has_two_stages and share == 1.0:
+            raise ConfigError(
+                f"seele.sft.share: method {self.name} leaves no problems for its RL stage, got {share}; "
+                "allowed is a share below 1"
             )
 
     def _check_refresh(self, config: SeeleConfig, source: OffPolicySource) -> None:

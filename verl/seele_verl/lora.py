@@ -32,7 +32,7 @@ def check_lora(config: DictConfig) -> None:
         )
     if not model.lora_rank:
         return
-    if "sft" in METHODS[config.seele.method].stages:
+    if METHODS[config.seele.method].has_supervised_stage:
         raise ConfigError(
             f"{MODEL}.lora_rank: got {model.lora_rank}, but a supervised stage trains the whole model: its "
             "checkpoints must be models that the engine can load. Set it to 0, or train with method=sft "

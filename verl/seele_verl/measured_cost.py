@@ -110,7 +110,7 @@ def main() -> int:
     overrides = sys.argv[1:]
     try:
         config = compose(overrides)
-        if METHODS[config.seele.method].stages != ("rl",):
+        if METHODS[config.seele.method].has_supervised_stage:
             raise ConfigError(
                 f"--measure: method={config.seele.method} trains without rollouts in some stage"
             )

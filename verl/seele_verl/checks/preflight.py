@@ -80,7 +80,7 @@ class Preflight:
     @property
     def is_supervised(self) -> bool:
         """True if verl's SFT trainer runs instead of its RL trainer."""
-        return METHODS[self.seele.method].stages == ("sft",)
+        return METHODS[self.seele.method].is_supervised
 
 
 def check_run(config: DictConfig, overrides: Sequence[str], *, machine: Machine = nullcontext) -> Preflight:
@@ -99,7 +99,7 @@ def check_run(config: DictConfig, overrides: Sequence[str], *, machine: Machine 
             has what the method learns from.
     """
     seele = check_settings(config, overrides)
-    supervised = check_method(seele).stages == ("sft",)
+    supervised = check_method(seele).is_supervised
     _check_run_folder(Path(config.trainer.default_local_dir).resolve())
     check_checkpoint(config, supervised=supervised)
     _check_validation_only(config, supervised=supervised)

@@ -142,7 +142,7 @@ def _left_off_of_verl(config: DictConfig) -> Iterator[tuple[str, str]]:
         yield from WITHOUT_EFFECT_ON_A_CRITIC.items()
     else:
         yield from ((key, f"method {method.name} has no critic; ppo has one") for key in _OF_A_CRITIC)
-    if "rl" not in method.stages:
+    if method.is_supervised:
         yield from WITHOUT_EFFECT_UNDER_SFT.items()
 
 
@@ -184,7 +184,7 @@ def _left_off(seele: SeeleConfig) -> Iterator[tuple[str, str]]:
         yield "seele.hints.failing_accuracy", "seele.hints.when is always"
     if seele.hints.when != "until_success":
         yield "seele.hints.passing_accuracy", f"seele.hints.when is {seele.hints.when}"
-    if "sft" not in method.stages:
+    if not method.has_supervised_stage:
         yield "seele.sft.", f"method {method.name} has no supervised stage; sft and sft_rl have one"
     elif seele.sft.train_files:
         yield "seele.sft.share", "seele.sft.train_files are trained on whole"
@@ -195,7 +195,7 @@ def _left_off(seele: SeeleConfig) -> Iterator[tuple[str, str]]:
         yield "algorithm.norm_adv_by_std_in_grpo", f"method {method.name} does not divide by a deviation"
     if seele.hints.rounds == 1:
         yield "seele.hints.round_quorum", "no round follows the only one (seele.hints.rounds)"
-    if "rl" not in method.stages:
+    if method.is_supervised:
         yield from ((key, f"method {method.name} trains without rollouts") for key in _OF_ROLLOUTS)
         yield (
             "seele.callbacks",

@@ -111,7 +111,7 @@ def check_same_run(config: DictConfig) -> None:
             stage of a method with two.
     """
     run = Path(config.trainer.default_local_dir).resolve()
-    if len(METHODS[config.seele.method].stages) < 2 and (run / FIRST_STAGE / METRICS).is_file():
+    if not METHODS[config.seele.method].has_two_stages and (run / FIRST_STAGE / METRICS).is_file():
         raise ConfigError(
             f"{run / FIRST_STAGE}: the first stage of another method's run, whose cost would be added to "
             "this run's; remove it, or choose another trainer.default_local_dir"

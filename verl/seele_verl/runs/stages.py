@@ -99,7 +99,7 @@ PROBLEMS, DIVISION = "problems", "division.json"
 def has_two_stages(config: DictConfig) -> bool:
     """True if the run's method is one of two stages; an unknown method has one."""
     method = METHODS.get(str(OmegaConf.select(config, "seele.method")))
-    return method is not None and method.stages == (SFT, RL)
+    return method is not None and method.has_two_stages
 
 
 def check_stages(
