@@ -20,6 +20,7 @@ from seele.config import RewardConfig
 from seele.data.storage.files import check_writable, write_atomically
 from seele.data.storage.schema import read_problems
 from seele.errors import DataError
+from seele.maths.tables import markdown_table
 from seele.records import Chat, GradeReason, Instance
 from seele.reward.grader import GraderPool
 from seele.rollout.sampling import rollout_seed
@@ -105,32 +106,39 @@ def curve(responses: Sequence[Sequence[Sequence[Graded]]], *, steps: int) -> lis
 
 def markdown(points: Sequence[Point]) -> str:
     """The curve as a Markdown table."""
-    lines = [
-        "| revealed steps | hint ratio | accuracy | 95 % interval | no answer | truncated |",
-        "|---:|---:|---:|---|---:|---:|",
-    ]
-    lines += [
-        f"| {point.revealed_steps} | {point.hint_ratio:.2f} | {point.accuracy:.1%} "
-        f"| {point.interval_95[0]:.1%} to {point.interval_95[1]:.1%} "
-        f"| {point.no_answer_share:.1%} | {point.truncated_share:.1%} |"
+    heads = ("revealed steps", "hint ratio", "accuracy", "95 % interval", "no answer", "truncated")
+    rows = (
+        (
+            str(point.revealed_steps),
+            f"{point.hint_ratio:.2f}",
+            f"{point.accuracy:.1%}",
+            "{:.1%} to {:.1%}".format(*point.interval_95),
+            f"{point.no_answer_share:.1%}",
+            f"{point.truncated_share:.1%}",
+        )
         for point in points
-    ]
-    return "\n".join(lines) + "\n"
+    )
+    return markdown_table(heads, rows, num_names=0)
 
 
-def measure(options: argparse.Namespace) -> list[Point]:
+def find_inputs(options: argparse.Namespace) -> tuple[list[Instance], argparse.Namespace]:
+    """Return the problems, and the options with what file and model decide: ``steps`` and ``stop``."""
+    check_writable(options.out, is_folder=True)
+    problems = choose_problems(options.problems, steps=options.steps, limit=options.limit)
+    steps = len(problems[0].steps)
+    if options.steps is None:
+        sys.stderr.write(
+            f"{options.problems}: {len(problems)} problems of {steps} steps; --steps N for others\n"
+        )
+    find_weights(find_model(str(options.model)))
+    stop = stop_of(options.template, options.stop, options.model)
+    return problems, argparse.Namespace(**vars(options) | {"steps": steps, "stop": stop})
+
+
+def measure(problems: Sequence[Instance], options: argparse.Namespace) -> list[Point]:
     """Generate and grade every problem with every hint length, and warn where most responses lack an answer
     or an end.
     """
-    check_writable(options.out, is_folder=True)
-    problems = choose_problems(options.problems, steps=options.steps, limit=options.limit)
-    if options.steps is None:
-        options.steps = len(problems[0].steps)
-        sys.stderr.write(
-            f"{options.problems}: {len(problems)} problems of {options.steps} steps; --steps N for others\n"
-        )
-    find_weights(find_model(str(options.model)))
-    options.stop = stop_of(options.template, options.stop, options.model)
     responses = sample_hinted(
         options.model,
         [(problem, revealed) for revealed in range(options.steps) for problem in problems],
@@ -251,8 +259,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Exit status: 0, or 2 for an error that the user can fix."""
 
     def command() -> str:
-        options = parse(arguments)
-        return write(measure(options), options)
+        problems, options = find_inputs(parse(arguments))
+        return write(measure(problems, options), options)
 
     return run_command(command)
 
