@@ -16,7 +16,6 @@ class AdaPrefixController(RememberingController):
     at the last step.
 
     Args:
-        seed: Unused: nothing is drawn at random.
         target_accuracy: a* in (0, 1).
         begin: x of a problem never seen before.
         gain: Factor on the error, in units of hint ratio per unit of accuracy.
@@ -32,7 +31,6 @@ class AdaPrefixController(RememberingController):
     def __init__(
         self,
         *,
-        seed: int = 0,
         target_accuracy: float = 0.5,
         begin: float = 0.5,
         gain: float = 0.5,
@@ -41,7 +39,7 @@ class AdaPrefixController(RememberingController):
         withdraw_from: float = 0.8,
         training_steps: int | None = None,
     ) -> None:
-        super().__init__(seed=seed)
+        super().__init__()
         self._target = target_accuracy
         self._gain = check_number("gain", gain)
         self._smoothing = check_number("smoothing", smoothing, at_most=1.0)

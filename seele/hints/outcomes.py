@@ -4,27 +4,22 @@ from abc import abstractmethod
 from statistics import fmean
 from typing import Any
 
-from seele.hints.contract import check_outcome
-from seele.hints.scheduled import ScheduledController
+from seele.hints.contract import SequentialController, check_outcome
+from seele.hints.scheduled import VisitCounter
 from seele.records import State
 from seele.saved_state import read_ratio, read_section
 
 
-class RememberingController(ScheduledController):
-    """The draws of a ``ScheduledController``, and a few numbers in [0, 1] per problem that its outcomes
-    update.
-
-    Args:
-        seed: Seeds the draws.
-    """
+class RememberingController(VisitCounter, SequentialController):
+    """A few numbers in [0, 1] per problem, which its outcomes update."""
 
     learns_from_own_hints = True
 
     start: tuple[float, ...]
     """The numbers of a problem without outcomes."""
 
-    def __init__(self, *, seed: int = 0) -> None:
-        super().__init__(seed=seed)
+    def __init__(self) -> None:
+        super().__init__()
         self._memory: dict[str, tuple[float, ...]] = {}
 
     def remembered(self, instance_id: str) -> tuple[float, ...]:

@@ -5,7 +5,6 @@ seed, the problem, the number of its visit and, where it matters, the round. So 
 nor an interruption changes it.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -36,7 +35,7 @@ class Beginning:
 
 
 class VisitCounter(Controller):
-    """The clock and the count of visits of a controller that ignores outcomes."""
+    """The clock, and the count of each problem's visits."""
 
     aims_at_target = False
 
@@ -207,18 +206,3 @@ class NoHint(FixedHint):
 
     def __init__(self) -> None:
         super().__init__(ratio=0.0)
-
-
-def cosine_decay(step: int, *, high: float, low: float, decay_steps: int) -> float:
-    """The value at ``step`` of half a cosine from ``high`` at step 0 to ``low`` from ``decay_steps`` on.
-
-        p(t) = high - (high - low) / 2 * (1 - cos(pi t / T)),  t <= T
-
-    Args:
-        step: Training step t, 0 or more.
-        high: Value at step 0.
-        low: Value from step T on.
-        decay_steps: T, at least 1.
-    """
-    progress = min(step, decay_steps) / decay_steps
-    return high - 0.5 * (high - low) * (1.0 - math.cos(math.pi * progress))

@@ -4,12 +4,13 @@ They only choose the hint; losses and advantages of those methods are elsewhere.
 explains what a draw depends on.
 """
 
+import math
 from collections.abc import Sequence
 from random import Random
 
 from seele.errors import ConfigError
 from seele.hints.contract import check_count, check_number, nearest_legal
-from seele.hints.scheduled import ScheduledController, cosine_decay
+from seele.hints.scheduled import ScheduledController
 from seele.records import HintShare, RoundRequest
 
 TRAINING_STEPS = 500
@@ -238,3 +239,18 @@ def _check_range(p_high: float, p_low: float) -> tuple[float, float]:
     if low > high:
         raise ConfigError(f"seele.hints.settings.p_low: expected at most p_high ({high:g}), got {low:g}")
     return high, low
+
+
+def cosine_decay(step: int, *, high: float, low: float, decay_steps: int) -> float:
+    """The value at ``step`` of half a cosine from ``high`` at step 0 to ``low`` from ``decay_steps`` on.
+
+        p(t) = high - (high - low) / 2 * (1 - cos(pi t / T)),  t <= T
+
+    Args:
+        step: Training step t, 0 or more.
+        high: Value at step 0.
+        low: Value from step T on.
+        decay_steps: T, at least 1.
+    """
+    progress = min(step, decay_steps) / decay_steps
+    return high - 0.5 * (high - low) * (1.0 - math.cos(math.pi * progress))

@@ -8,7 +8,7 @@ from helpers.controllers import end_visit, next_hint, observe
 from seele.errors import CheckpointError, ConfigError
 from seele.hints import build_controller
 from seele.hints.bisect import Interval
-from seele.hints.scheduled import cosine_decay
+from seele.hints.schedules import cosine_decay
 from seele.records import HintShare, RoundRequest
 
 BLIND = ("prefix_rft", "prefix_rl", "uft", "uniform")
