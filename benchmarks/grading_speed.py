@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from seele.config.settings import RewardConfig
 from seele.maths.tables import markdown_table
 from seele.reward.grader import GraderPool
 
@@ -94,7 +95,7 @@ def ordinary_answers(count: int, *, seed: int) -> list[Pair]:
 
 def answers_per_second(pairs: list[Pair], *, grader: str, workers: int) -> float:
     """Return the rate of one call with all pairs."""
-    with GraderPool(grader=grader, num_workers=workers) as pool:
+    with GraderPool(RewardConfig(grader=grader, num_workers=workers)) as pool:
         pool.grade_answers([(f"{number}.5", "1+x") for number in range(4 * workers)])
         start = time.perf_counter()
         pool.grade_answers(pairs)

@@ -93,7 +93,7 @@ def annotate_command(
         max_cost=max_cost,
         may_exceed=yes,
     )
-    with GraderPool(grader=grader, num_workers=graders) as pool:
+    with GraderPool(RewardConfig(grader=grader, num_workers=graders)) as pool:
         accept = partial(judge, grader=pool, min_steps=min_steps, max_steps=max_steps)
         ready = prepare(order, accept, reply_tokens=reply_tokens)
         typer.echo(ready.forecast_text)

@@ -121,6 +121,11 @@ def grade_command(
             f"--set {settings[0]}: has no effect on the grader {grader!r}, which is not your own"
         )
     reward = _reward_settings(settings or [])
+
+    def settings_of(name: str, **limits: int) -> RewardConfig:
+        given = {"grader": name, "num_workers": workers, "time_limit_s": time_limit_s}
+        return from_mapping(RewardConfig, reward | given | limits, "seele.reward")
+
     read = [_read_case(at, row) for at, row in read_json_lines(cases)]
     if not read:
         raise DataError(f'{cases}: no rows; expected one {{"gold": text, "pred": text}} per line')
@@ -131,14 +136,11 @@ def grade_command(
             graded = iter([_choose(case) for case in others])
         else:
             most = _MAX_CHARS if max_chars is None else max_chars
-            graded = iter(
-                _grade(others, grader=name, workers=workers, time_limit_s=time_limit_s, max_chars=most)
-            )
+            graded = iter(_grade(others, settings_of(name, max_answer_chars=most)))
         return [_check(case) if case.data_source in CHECKERS else next(graded) for case in read]
 
     if is_function:
-        reward |= {"grader": grader, "num_workers": workers, "time_limit_s": time_limit_s}
-        grades: Sequence[Grade] = _call_function(read, from_mapping(RewardConfig, reward, "seele.reward"))
+        grades: Sequence[Grade] = _call_function(read, settings_of(grader))
     else:
         grades = grade_by(grader)
     graded = [
@@ -175,14 +177,10 @@ def _reward_settings(settings: list[str]) -> dict[str, Any]:
     return reward
 
 
-def _grade(
-    cases: Sequence[Case], *, grader: str, workers: int, time_limit_s: float, max_chars: int
-) -> list[Grade]:
+def _grade(cases: Sequence[Case], settings: RewardConfig) -> list[Grade]:
     from seele.reward.grader import GraderPool
 
-    with GraderPool(
-        grader=grader, num_workers=workers, time_limit_s=time_limit_s, max_answer_chars=max_chars
-    ) as pool:
+    with GraderPool(settings) as pool:
         return pool.grade_answers((case.answer, case.gold) for case in cases)
 
 

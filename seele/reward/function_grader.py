@@ -171,10 +171,4 @@ def open_grader(settings: RewardConfig) -> Grader:
     """
     if settings.grader not in GRADERS:
         return FunctionGrader(settings)
-    return GraderPool(
-        grader=settings.grader,
-        num_workers=settings.num_workers,
-        time_limit_s=settings.time_limit_s,
-        max_answer_chars=settings.max_answer_chars,
-        memory_limit_mb=settings.memory_limit_mb,
-    )
+    return GraderPool(settings)

@@ -47,7 +47,7 @@ class GoldCheck:
 
     def __post_init__(self) -> None:
         """Raise ``ConfigError`` for an unknown grader or a share outside [0, 1]."""
-        GraderPool(grader=self.grader)
+        GraderPool(RewardConfig(grader=self.grader))
         if not 0.0 <= self.max_failing <= 1.0:
             raise ConfigError(f"--max-failing-golds: expected a share from 0 to 1, got {self.max_failing}")
 
@@ -102,7 +102,7 @@ def grade_golds(instances: Sequence[Instance], *, grader: str = _DEFAULTS.grader
             grades[index] = Grade(True, GradeReason.CORRECT)
         else:
             asked[index] = (answer, gold)
-    with GraderPool(grader=grader) as pool:
+    with GraderPool(RewardConfig(grader=grader)) as pool:
         grades |= zip(asked, pool.judge_answers(asked.values()), strict=True)
     return [grades[index] for index in range(len(instances))]
 

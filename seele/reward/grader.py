@@ -5,7 +5,6 @@ lost. The graders themselves run in ``seele.reward.worker``; sympy is never impo
 """
 
 import asyncio
-import math
 import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
@@ -75,44 +74,26 @@ class GraderPool(ProblemGrader):
     for a free process; waiting does not count towards the time limit.
     """
 
-    def __init__(
-        self,
-        *,
-        grader: str = _DEFAULTS.grader,
-        num_workers: int = _DEFAULTS.num_workers,
-        time_limit_s: float = _DEFAULTS.time_limit_s,
-        max_answer_chars: int = _DEFAULTS.max_answer_chars,
-        memory_limit_mb: int = _DEFAULTS.memory_limit_mb,
-    ) -> None:
-        """Check the settings; no process starts yet.
+    def __init__(self, settings: RewardConfig = _DEFAULTS) -> None:
+        """Check the grader; no process starts yet.
 
         Args:
-            grader: A key of ``seele.reward.graders.GRADERS``.
-            num_workers: Number of processes that grade at the same time.
-            time_limit_s: Processor time for one answer, in seconds.
-            max_answer_chars: Longer answers are not graded (the text around the box may be of any length),
-                nor is any answer against a longer reference answer.
-            memory_limit_mb: Address space of one process, in MiB; an idle one uses about 100.
+            settings: A grader of ``seele.reward.graders.GRADERS``, and its limits. The text around a box may
+                be of any length. An idle process uses about 100 MiB.
 
         Raises:
-            ConfigError: Unknown grader, or a limit that is not positive.
+            ConfigError: Unknown grader.
         """
-        if grader not in GRADERS:
+        if settings.grader not in GRADERS:
             raise ConfigError(
-                f"seele.reward.grader: unknown grader {grader!r}; allowed are {sorted(GRADERS)}"
+                f"seele.reward.grader: unknown grader {settings.grader!r}; allowed are {sorted(GRADERS)}"
             )
-        if not all(
-            0 < limit < math.inf for limit in (num_workers, time_limit_s, max_answer_chars, memory_limit_mb)
-        ):
-            raise ConfigError(
-                f"seele.reward: limits must be finite and positive, got {num_workers=}, {time_limit_s=}, "
-                f"{max_answer_chars=}, {memory_limit_mb=}"
-            )
-        self._reads_boxes_only = grader == "mathruler"
-        self._clock_limit_s = clock_limit_s(time_limit_s)
-        self._max_answer_chars = max_answer_chars
+        self._reads_boxes_only = settings.grader == "mathruler"
+        self._clock_limit_s = clock_limit_s(settings.time_limit_s)
+        self._max_answer_chars = settings.max_answer_chars
+        limits = str(settings.time_limit_s), str(settings.memory_limit_mb)
         self._workers = WorkerPool(
-            [WorkerProcess(grader, str(time_limit_s), str(memory_limit_mb)) for _ in range(num_workers)]
+            [WorkerProcess(settings.grader, *limits) for _ in range(settings.num_workers)]
         )
         self._remembered: OrderedDict[Pair, Grade] = OrderedDict()
         self._lock = threading.Lock()

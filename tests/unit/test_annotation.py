@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from helpers.commands import exit_status as run
 from helpers.commands import kill_at
+from seele.config.settings import RewardConfig
 from seele.data.annotation.annotate import Annotation
 from seele.data.annotation.calls import Annotator
 from seele.data.annotation.cost import Budget, Prices
@@ -69,7 +70,7 @@ def wrong(prompt, seed):
 
 @pytest.fixture(scope="module")
 def grader():
-    with GraderPool(num_workers=1) as pool:
+    with GraderPool(RewardConfig(num_workers=1)) as pool:
         yield pool
 
 

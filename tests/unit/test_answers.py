@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.real_data import SHARED, needs_shared
+from seele.config.settings import RewardConfig
 from seele.errors import DataError
 from seele.records import GradeReason
 from seele.reward.extract import answer_sentences, last_line, unboxed_answer
@@ -575,9 +576,10 @@ def grade_among_honest_answers(grader: str, count: int, canary: Path) -> dict[st
         for number, answer in enumerate(hostile_answers(count, seed=count, canary=canary))
         for pair in ((answer, "x+0.5"), (f"{number}/4+x", f"x+{number / 4}"))
     ]
-    with GraderPool(
+    settings = RewardConfig(
         grader=grader, num_workers=2, time_limit_s=TIME_LIMIT_S, memory_limit_mb=MEMORY_LIMIT_MB
-    ) as pool:
+    )
+    with GraderPool(settings) as pool:
         grades = pool.grade_answers(pairs)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return {

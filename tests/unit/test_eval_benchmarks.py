@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from helpers.real_data import SHARED, needs_shared
 from seele import plugins
+from seele.config.settings import RewardConfig
 from seele.data.storage.schema import write_problems
 from seele.errors import ConfigError, DataError
 from seele.records import Finish, Grade, GradeReason, Instance
@@ -217,7 +218,7 @@ def test_a_hub_that_cannot_be_reached_says_what_else_to_do(serve_rows):
 
 @pytest.fixture(scope="module")
 def grader():
-    with GraderPool(num_workers=2) as pool:
+    with GraderPool(RewardConfig(num_workers=2)) as pool:
         yield pool
 
 

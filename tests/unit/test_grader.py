@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sympy.parsing import sympy_parser
 
+from seele.config.settings import RewardConfig
 from seele.errors import ConfigError, DataError, DependencyError
 from seele.records import UNGRADED, Grade, GradeReason
 from seele.reward import grader as grader_module
@@ -40,7 +41,7 @@ HANGING, GOLD = "(1+sqrt(2)+sqrt(3)+sqrt(5)+sqrt(7))**99", "x+0.5"
 
 @pytest.fixture(scope="module")
 def pool():
-    with GraderPool(time_limit_s=1.0, memory_limit_mb=512) as pool:
+    with GraderPool(RewardConfig(time_limit_s=1.0, memory_limit_mb=512)) as pool:
         yield pool
 
 
@@ -126,7 +127,7 @@ def test_what_does_not_end_is_killed_and_the_next_answer_is_graded(pool):
 
 
 def test_what_needs_too_much_memory_is_killed_and_counted():
-    with GraderPool(time_limit_s=60.0, memory_limit_mb=120) as small:
+    with GraderPool(RewardConfig(time_limit_s=60.0, memory_limit_mb=120)) as small:
         assert small.grade(rf"\boxed{{{HANGING}}}", GOLD) == Grade(False, GradeReason.CRASHED)
         assert small.grade(r"\boxed{0.5+x}", GOLD) == CORRECT
 
@@ -134,7 +135,7 @@ def test_what_needs_too_much_memory_is_killed_and_counted():
 @pytest.mark.parametrize("whole", [True, False], ids=["the process", "its child"])
 def test_a_process_killed_twice_while_it_grades_costs_that_answer_only(whole):
     others, killed = worker_pids(), set()
-    with GraderPool(time_limit_s=60.0) as pool, ThreadPoolExecutor(1) as threads:
+    with GraderPool(RewardConfig(time_limit_s=60.0)) as pool, ThreadPoolExecutor(1) as threads:
         assert pool.grade_answer("0.5+x", GOLD) == CORRECT
         answers = ["1/2+x", HANGING, "x+2/4", "x+1"]
         grades = threads.submit(pool.grade_answers, [(answer, GOLD) for answer in answers])
@@ -332,8 +333,8 @@ def test_a_gold_that_is_no_text_is_the_callers_mistake(pool, gold):
     ],
 )
 def test_impossible_settings_are_refused(setting):
-    with pytest.raises(ConfigError, match=next(iter(setting))):
-        GraderPool(**setting)
+    with pytest.raises((ConfigError, ValueError), match=next(iter(setting))):
+        GraderPool(RewardConfig(**setting))
 
 
 def test_a_closed_pool_refuses_and_may_be_closed_again():
@@ -346,7 +347,7 @@ def test_a_closed_pool_refuses_and_may_be_closed_again():
 
 def test_processes_start_only_when_needed():
     others = worker_pids()
-    with GraderPool(num_workers=8) as pool:
+    with GraderPool(RewardConfig(num_workers=8)) as pool:
         pool.grade(r"\boxed{12}", "12")
         pool.grade("nothing", "12")
         assert worker_pids() == others

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from helpers.commands import exit_status
 from helpers.real_data import SHARED, needs_shared
+from seele.config.settings import RewardConfig
 from seele.data import prepare as prepare_module
 from seele.data.split import Sample
 from seele.errors import ConfigError, DataError
@@ -41,7 +42,7 @@ def rows_of(path: Path) -> list[dict]:
 
 
 def verdicts(grader: str, pairs: list[tuple[str, str]]) -> list[bool]:
-    with GraderPool(grader=grader, num_workers=2, max_answer_chars=10_000) as pool:
+    with GraderPool(RewardConfig(grader=grader, num_workers=2, max_answer_chars=10_000)) as pool:
         return [grade.correct for grade in pool.grade_answers(pairs)]
 
 
@@ -220,7 +221,7 @@ def test_few_ordinary_answers_are_left_to_sympys_simplify(judges, monkeypatch):
 
 def test_graders_without_a_verdict_say_why():
     assert GradeReason.WRONG not in UNGRADED
-    with GraderPool(grader="multiple_choice") as pool:
+    with GraderPool(RewardConfig(grader="multiple_choice")) as pool:
         assert pool.grade_answer("(C) Paris", "C").correct
         assert pool.grade_answer("D", "C").reason is GradeReason.WRONG
         assert pool.grade_answer("D", "Paris").reason is GradeReason.ERROR
