@@ -160,10 +160,7 @@ def _loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-Grader = GraderPool | FunctionGrader
-
-
-def open_grader(settings: RewardConfig) -> Grader:
+def open_grader(settings: RewardConfig) -> GraderPool | FunctionGrader:
     """Return the grader that the settings name, ready to grade.
 
     Raises:

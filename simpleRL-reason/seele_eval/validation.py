@@ -22,7 +22,8 @@ from omegaconf import OmegaConf
 from seele.config import SeeleConfig, from_mapping
 from seele.data.overlong import read_fitting_problems
 from seele.records import Instance
-from seele.reward.function_grader import Grader, open_grader
+from seele.reward.function_grader import open_grader
+from seele.reward.grader import ProblemGrader
 from seele.reward.reading import counting_rules
 from seele.rollout.sampling import rollout_seed
 from seele.rollout.unanswered import (
@@ -98,7 +99,7 @@ def requests_of_step(conditions: Conditions, step: int) -> list[Request]:
 
 
 def measure_splits(
-    conditions: Conditions, responses: Sequence[Response], grader: Grader
+    conditions: Conditions, responses: Sequence[Response], grader: ProblemGrader
 ) -> tuple[dict[str, float], dict[str, Unanswered]]:
     """Return each validation file's share of correct answers, and its responses without an answer or an end.
 

@@ -6,8 +6,8 @@ from functools import partial
 from seele.config import SeeleConfig
 from seele.hints import steers_on_milestones
 from seele.records import Completion, Grade, Instance
-from seele.reward.function_grader import FunctionGrader, Grader
-from seele.reward.grader import reward_form
+from seele.reward.function_grader import FunctionGrader
+from seele.reward.grader import ProblemGrader, reward_form
 from seele.reward.milestones import num_shown
 from seele.reward.reading import counting_rules
 from seele.reward.walks import ErrorWatch, find_walk
@@ -19,7 +19,7 @@ class ResponseGrader:
     """Grades responses as ``seele.reward`` and ``seele.credit`` say (``seele.rollout.rounds.Grader``)."""
 
     def __init__(
-        self, seele: SeeleConfig, answers: Grader, tokenizer: Tokenizer, *, begins_thinking: bool
+        self, seele: SeeleConfig, answers: ProblemGrader, tokenizer: Tokenizer, *, begins_thinking: bool
     ) -> None:
         """Args:
         seele: The run's settings.
