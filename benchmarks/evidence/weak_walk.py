@@ -7,7 +7,6 @@ solution and the line decides.
 
 import zlib
 from collections.abc import Callable, Sequence
-from itertools import product
 
 from seele.records import Milestone, Segment, Walk
 from seele.reward.milestones import walk as exact
@@ -59,8 +58,14 @@ def _draw(what: str, milestones: Sequence[Milestone], index: int, line: str = ""
 
 
 # visible_VV_errors_EE: percent of milestones seen, and of right values called wrong.
-_FALSE_PASSES = {0: 0.0, 2: 0.05, 5: 0.2}
-for _visible, _alarms in product((100, 85, 50), _FALSE_PASSES):
-    globals()[f"visible_{_visible}_errors_{_alarms}"] = weak_walk(
-        visible=_visible / 100, false_alarms=_alarms / 100, false_passes=_FALSE_PASSES[_alarms]
-    )
+_ERRORS_0 = {"false_alarms": 0.0, "false_passes": 0.0}
+_ERRORS_2 = {"false_alarms": 0.02, "false_passes": 0.05}
+_ERRORS_5 = {"false_alarms": 0.05, "false_passes": 0.2}
+visible_100_errors_2 = weak_walk(visible=1.0, **_ERRORS_2)
+visible_100_errors_5 = weak_walk(visible=1.0, **_ERRORS_5)
+visible_85_errors_0 = weak_walk(visible=0.85, **_ERRORS_0)
+visible_85_errors_2 = weak_walk(visible=0.85, **_ERRORS_2)
+visible_85_errors_5 = weak_walk(visible=0.85, **_ERRORS_5)
+visible_50_errors_0 = weak_walk(visible=0.5, **_ERRORS_0)
+visible_50_errors_2 = weak_walk(visible=0.5, **_ERRORS_2)
+visible_50_errors_5 = weak_walk(visible=0.5, **_ERRORS_5)
