@@ -17,8 +17,8 @@ from unittest.mock import MagicMock
 
 ROOT = Path(__file__).parents[1]
 EVALUATION = (
-    *("compare", "contamination", "curve", "difficulty", "guided_problems", "harness", "hint_curve"),
-    *("own_solutions", "validation"),
+    *("compare", "compare_seeds", "contamination", "curve", "difficulty", "guided_problems", "harness"),
+    *("hint_curve", "own_solutions", "validation"),
 )
 COMMANDS = {
     "seele eval": ["seele_eval.run"],

@@ -216,7 +216,7 @@ def sample_hinted(
     ]
     responses = dict(completion(model, settings, copies=copies)(requests))
     reading = Reading(answers=answers)
-    with GraderPool(grader=grader) as judge:
+    with GraderPool(RewardConfig(grader=grader)) as judge:
 
         def graded(index: int, problem: Problem) -> Graded:
             response = responses[index].before_stop(ends)

@@ -110,7 +110,7 @@ def search(
             complete = _engine(options, [ask(each, hints.longest(each), 0) for each in problems])
         else:
             complete = completion(options.model, engine_settings(options), copies=copies)
-    with GraderPool(grader=options.grader) as grader, appender:
+    with GraderPool(RewardConfig(grader=options.grader)) as grader, appender:
         for hint_steps, batch in _untried(problems, found, hints.longest, at_a_time=at_a_time):
             responses = dict(
                 complete(
