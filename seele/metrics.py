@@ -89,8 +89,8 @@ METRICS: dict[str, dict[str, str]] = {
         "hint_ratio/round_N": "mean hint ratio of round N",
         "hints/reliance": (
             "mean over right hinted responses, 64 at most, of the mean over their tokens of log pi(y given "
-            "q) - log pi(y given q and hint), with the policy before the update: how much less likely they "
-            "would be without the hint (HiLL, arXiv:2604.00698). Near 0, what is practised with hints "
+            "q) - log pi(y given q and hint), with the policy before the update: below 0, they would "
+            "be less likely without the hint (HiLL, arXiv:2604.00698). Near 0, what is practised with hints "
             "carries over. Only on steps that validate, and not where hints are part of the response "
             "(`prefix_rft`, `trapo`)"
         ),

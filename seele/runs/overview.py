@@ -112,7 +112,7 @@ def _read(run: Path, name: str) -> RunSummary:
         folder=run,
         state=state,
         last_activity=(metrics if metrics.is_file() else run).stat().st_mtime,
-        method=card.get("method"),
+        method=None if (method := card.get("method")) is None else str(method),
         step=int(last["step"]) if last else None,
         planned_steps=card.get("planned_steps"),
         accuracy=_accuracy(validated),
@@ -200,6 +200,8 @@ def _cells(run: RunSummary, now: float) -> tuple[str, ...]:
     accuracy = ", ".join(
         f"{stem if uses[stem] == 1 else name} {run.accuracy[name]:.1%}" for name, stem in stems.items()
     )
+    if run.accuracy_step != run.step and accuracy:
+        accuracy += f" (step {run.accuracy_step})"
     return (
         run.name,
         run.method or "-",

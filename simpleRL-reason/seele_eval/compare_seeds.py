@@ -9,19 +9,21 @@ covers only the problems.
 import argparse
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
 from seele.data.storage.files import check_writable, write_atomically
 from seele.errors import ConfigError
-from seele.maths.bootstrap import t_interval
+from seele.maths.bootstrap import ROUNDING, t_interval
 from seele.report.comparison.results import MIN_SEEDS
 from seele_eval.command import exit_quietly, run_command
 from seele_eval.compare import Comparison, compare
+from seele_eval.conditions import OF_THE_MODEL, differing
 from seele_eval.estimates import Estimate
 from seele_eval.tables import difference, percent, table
 
@@ -36,10 +38,12 @@ class SeedDifference:
     differences: tuple[float, ...]
     """B minus A of each pair."""
     difference: Estimate
-    """Mean over the pairs."""
-    first: Estimate | None
-    """Mean accuracy of A over the seeds; None for an average."""
-    second: Estimate | None
+    """Mean over the pairs; without an interval if all pairs agree, or there are fewer than three."""
+    problems: int | None = None
+    """Problems of the smallest pair; None for an average, as are the two accuracies."""
+    first: Estimate | None = None
+    """Mean accuracy of A over the seeds."""
+    second: Estimate | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +71,7 @@ def compare_seeds(first: Sequence[Path], second: Sequence[Path]) -> SeedComparis
     """Compare the evaluations of two methods, seed by seed.
 
     Raises:
-        ConfigError: If the methods have different numbers of seeds, or a folder is given twice.
+        ConfigError: If the methods have different numbers of seeds, or a folder or a model is given twice.
         CheckpointError, DataError: As ``seele_eval.compare.compare``, for a pair.
     """
     if len(first) != len(second):
@@ -78,10 +82,14 @@ def compare_seeds(first: Sequence[Path], second: Sequence[Path]) -> SeedComparis
     if twice := sorted({str(folder) for folder in resolved if resolved.count(folder) > 1}):
         raise ConfigError(f"{', '.join(twice)}: is given twice; each seed has its own evaluation")
     compared = [compare(a, b) for a, b in zip(first, second, strict=True)]
-    notes = [
-        f"{names[0]} and {names[1]}: {note}"
-        for names, notes in ((each.names, each.notes) for each in compared)
-        for note in notes
+    for side in (0, 1):
+        _check_models([each.conditions[side] for each in compared], [each.names[side] for each in compared])
+    notes = [f"{' and '.join(each.names)}: {note}" for each in compared for note in each.notes]
+    begin = compared[0]
+    notes += [
+        f"{each.names[0]}, beside {begin.names[0]}: {note}"
+        for each in compared[1:]
+        for note in differing(begin.conditions[0], each.conditions[0], ignoring=OF_THE_MODEL)
     ]
     rows, missing = _rows(compared)
     if len(compared) < MIN_SEEDS:
@@ -91,27 +99,41 @@ def compare_seeds(first: Sequence[Path], second: Sequence[Path]) -> SeedComparis
     )
 
 
+def _check_models(conditions: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
+    """Raise ``ConfigError`` if two evaluations of a method are of the same weights."""
+    seen: dict[str, str] = {}
+    for condition, name in zip(conditions, names, strict=True):
+        if weights := json.dumps(condition.get("weights_sha256") or {}, sort_keys=True).strip("{}"):
+            if weights in seen:
+                raise ConfigError(
+                    f"{seen[weights]} and {name} evaluate the same weights; give one for each seed"
+                )
+            seen[weights] = name
+
+
 def _rows(compared: Sequence[Comparison]) -> tuple[list[SeedDifference], list[str]]:
     """The rows of what every pair has, and notes on what some pairs lack."""
-    accuracies: dict[tuple[str, float | None], list[tuple[float, float]]] = defaultdict(list)
+    accuracies: dict[tuple[str, float | None], list[tuple[float, float, int]]] = defaultdict(list)
     averages: dict[tuple[str, float | None], list[float]] = defaultdict(list)
     for pair in compared:
         for row in pair.differences:
-            accuracies[row.benchmark, row.temperature].append((row.first, row.second))
+            accuracies[row.benchmark, row.temperature].append((row.first, row.second, row.problems))
         for name, average in pair.averages.items():
             averages[f"average of {name}", None].append(average.value)
     rows = []
     for (benchmark, temperature), values in accuracies.items():
         if len(values) == len(compared):
-            a_N, b_N = np.array(values).T
+            firsts, seconds, problems = zip(*values, strict=True)
+            gains = [b - a for a, b in zip(firsts, seconds, strict=True)]
             rows.append(
                 SeedDifference(
                     benchmark=benchmark,
                     temperature=temperature,
-                    differences=tuple((b_N - a_N).tolist()),
-                    difference=_over_seeds((b_N - a_N).tolist()),
-                    first=_over_seeds(a_N.tolist()),
-                    second=_over_seeds(b_N.tolist()),
+                    differences=tuple(gains),
+                    difference=_over_seeds(gains),
+                    problems=min(problems),
+                    first=_over_seeds(firsts, is_share=True),
+                    second=_over_seeds(seconds, is_share=True),
                 )
             )
     for (name, _), gains in averages.items():
@@ -122,8 +144,6 @@ def _rows(compared: Sequence[Comparison]) -> tuple[list[SeedDifference], list[st
                     temperature=None,
                     differences=tuple(gains),
                     difference=_over_seeds(gains),
-                    first=None,
-                    second=None,
                 )
             )
     counts = {key[0]: len(values) for key, values in (accuracies | averages).items()}
@@ -134,15 +154,21 @@ def _rows(compared: Sequence[Comparison]) -> tuple[list[SeedDifference], list[st
     ]
 
 
-def _over_seeds(values: Sequence[float]) -> Estimate:
-    interval = t_interval(np.array(values)) if len(values) >= MIN_SEEDS else None
-    return Estimate(value=fmean(values), interval_95=interval)
+def _over_seeds(values: Sequence[float], *, is_share: bool = False) -> Estimate:
+    # Seeds that agree to the last problem do not show that all seeds would.
+    if len(values) < MIN_SEEDS or max(values) - min(values) <= ROUNDING:
+        return Estimate(value=fmean(values), interval_95=None)
+    low, high = t_interval(np.array(values))
+    return Estimate(
+        value=fmean(values), interval_95=(max(low, 0.0), min(high, 1.0)) if is_share else (low, high)
+    )
 
 
 def _cells(row: SeedDifference) -> dict[str, str]:
     return {
         "benchmark": row.benchmark,
         "T": "" if row.temperature is None else f"{row.temperature:g}",
+        "problems": "" if row.problems is None else str(row.problems),
         "A": percent(row.first) if row.first else "",
         "B": percent(row.second) if row.second else "",
         "B - A": difference(row.difference),

@@ -202,5 +202,6 @@ def _details(score: Score, *, may_be_unboxed: bool) -> dict[str, str]:
         "maj@k %": percent(score.estimates[f"maj@{score.samples}"]) if several else _ABSENT,
         "tokens": f"{score.mean_response_tokens:.1f}",
         "truncated %": f"{100 * score.truncated_share:.1f}",
+        "ungraded %": f"{100 * score.ungraded_share:.1f}",
         "no answer %": _ABSENT if score.no_answer_share is None else f"{100 * score.no_answer_share:.1f}",
     } | ({"without box %": f"{100 * score.unboxed_share:.1f}"} if may_be_unboxed else {})

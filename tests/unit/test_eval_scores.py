@@ -728,6 +728,30 @@ def test_methods_are_compared_over_their_seeds(tmp_path, capsys):
     assert "--a has 3 folders and --b has 1; give one of each per seed" in capsys.readouterr().err
     assert compare_seeds_main(["--a", folders["a"][0], "--b", folders["a"][0]]) == 2
     assert "is given twice" in capsys.readouterr().err
+    copy = write(tmp_path / "copy", {f"p{n}": [n < 1] for n in range(4)}, weights_sha256="a0")
+    assert compare_seeds_main(["--a", folders["a"][0], str(copy), "--b", *folders["b"][:2]]) == 2
+    assert f"{folders['a'][0]} and {copy} evaluate the same weights" in capsys.readouterr().err
+
+
+def test_seeds_that_agree_have_no_interval_and_other_conditions_are_noted(tmp_path):
+    a, b = (
+        [
+            write(
+                tmp_path / f"{side}{seed}",
+                {f"p{n}": [n < count] for n in range(4)},
+                max_tokens=100 if seed else 4000,
+            )
+            for seed in range(3)
+        ]
+        for side, count in (("a", 1), ("b", 2))
+    )
+    compared = compare_seeds(a, b)
+    [row] = compared.rows
+    assert (row.difference.value, row.difference.interval_95, row.problems) == (0.25, None, 4)
+    assert [note for note in compared.notes if "max_tokens" in note] == [
+        f"{a[1]}, beside {a[0]}: max_tokens was 4000 and is 100",
+        f"{a[2]}, beside {a[0]}: max_tokens was 4000 and is 100",
+    ]
 
 
 def test_what_a_pair_of_seeds_lacks_is_left_out_and_named(tmp_path):

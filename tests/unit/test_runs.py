@@ -215,7 +215,7 @@ def test_the_command_prints_a_line_a_run_or_json(tmp_path, capsys):
     assert re.split("  +", heads) == ["run", "method", "state", "step", "un-hinted accuracy", "age"]
     note = "metrics.jsonl holds no complete step."
     assert re.split("  +", first) == ["b", "seele", "finished", "-", note, "0 s"]
-    accuracy = "heldout 25.0%, harder 0.0%"
+    accuracy = "heldout 25.0%, harder 0.0% (step 2)"
     assert re.split("  +", second) == ["a", "seele", "finished", "3 of 4", accuracy, "1 min"]
 
     def said(*arguments):

@@ -220,6 +220,9 @@ CONDITIONS = {
     "rollouts of a prompt": "seele.hints.rollouts_per_prompt",
     "prompts of an update": "actor_rollout_ref.actor.ppo_mini_batch_size",
     "updates on the same rollouts": "actor_rollout_ref.actor.ppo_epochs",
+    "learning rate": "actor_rollout_ref.actor.optim.lr",
+    "sampling temperature": "actor_rollout_ref.rollout.temperature",
+    "number of planned steps": "trainer.total_training_steps",
     "number of steps between validations": "trainer.test_freq",
 }
 """Settings that should agree between runs, by description, besides base model and training data."""
@@ -322,5 +325,5 @@ def _history(compared: ComparedRun) -> Sequence[str]:
         )
     first = next((int(row["step"]) for row in metrics if row["step"] > 0), 1)
     if first != 1:
-        notes.append(f"{compared.folder} begins with step {first}: its costs do not include earlier steps.")
+        notes.append(f"{compared.folder} begins with step {first}: its seconds do not include earlier steps.")
     return notes

@@ -219,12 +219,16 @@ def amount(value: float) -> str:
 
 def share(value: float) -> str:
     """A share in [0, 1] as a percentage with one decimal."""
-    return f"{100.0 * value:.1f} %"
+    return f"{_rounded(100.0 * value):.1f} %"
 
 
 def points(value: float) -> str:
     """A difference of shares in percentage points."""
-    return f"{100.0 * value:+.1f}"
+    return f"{_rounded(100.0 * value):+.1f}"
+
+
+def _rounded(value: float) -> float:
+    return round(value, 1) + 0.0  # not -0.0
 
 
 def _titles() -> list[str]:
@@ -283,7 +287,7 @@ def _of_equal_accuracy(comparison: Comparison, split: str) -> Table:
         ),
         num_names=2,
         explanation="First cost at which the curve reaches the accuracy; the mean of seeds only if every "
-        "seed reaches it.",
+        "seed reaches it. A run that ends earlier than others may not get there.",
     )
 
 

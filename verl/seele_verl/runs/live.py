@@ -37,6 +37,12 @@ def steps_left(row: Mapping[str, float], total_steps: int, max_generated_tokens:
     return min(left, max(0, until_reached) + 1)
 
 
+def clock(seconds: int) -> str:
+    """A time as ``2:48``, or from an hour on as ``30:00:00``."""
+    minutes = f"{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    return f"{seconds // 3600}:{minutes}" if seconds >= 3600 else minutes.removeprefix("0")
+
+
 def tokens_a_second(row: Mapping[str, float]) -> float | None:
     """Return how fast a step generated tokens, or a supervised one trained on them.
 
@@ -71,7 +77,7 @@ def draw_board(
     seconds = [row["timing_s/step"] for row in rows if "timing_s/step" in row][-STEPS_SHOWN:]
     if seconds:
         left = int(fmean(seconds) * steps_left(last, total_steps, max_generated_tokens))
-        table.add_row("time left", f"{left // 3600}:{left // 60 % 60:02d}:{left % 60:02d}", "")
+        table.add_row("time left", clock(left), "")
     speeds = [speed for row in rows if (speed := tokens_a_second(row)) is not None]
     if speeds:
         table.add_row(

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.live import Live
 
 from seele.report.series import is_validated
-from seele_verl.runs.live import draw_board, drawn_of, steps_left, tokens_a_second
+from seele_verl.runs.live import clock, draw_board, drawn_of, steps_left, tokens_a_second
 from seele_verl.runs.log import METRICS, WARNINGS, rows_of
 
 POLL_INTERVAL_S = 0.5
@@ -54,8 +54,7 @@ def format_step(
 
 
 def _pace(step_s: float, num_steps: int) -> list[str]:
-    left_s = int(step_s * num_steps)
-    return [f"{step_s:.1f} s/step", f"{left_s // 60}:{left_s % 60:02d} left"]
+    return [f"{step_s:.1f} s/step", f"{clock(int(step_s * num_steps))} left"]
 
 
 def _numbered(prefix: str, metrics: Mapping[str, float]) -> list[str]:
