@@ -3,8 +3,11 @@ in code has a row, and every default that a method's page names is the composed 
 """
 
 import ast
+import copy
 import inspect
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -13,6 +16,8 @@ import pytest
 pytest.importorskip("verl.trainer", reason="verl is not installed")
 
 import yaml
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 import seele.config.settings
@@ -57,13 +62,36 @@ def composed(method: str, *settings: str) -> DictConfig:
     return compose([f"method={method}", "model=qwen2_5_7b", "hardware=gpu8", *settings])
 
 
+composed_once = cache(composed)
+
+
+@contextmanager
+def with_set(method: str, *settings: str) -> Iterator[DictConfig]:
+    """Lend a method's configuration with keys set as Hydra sets them, and put back what they were: a tenth of
+    the time of composing it. What is chosen from a group is composed.
+    """
+    groups = [each for each in settings if "." not in each.partition("=")[0]]
+    values = OverridesParser.create().parse_overrides([each for each in settings if each not in groups])
+    config, before = composed_once(method, *groups), []
+    for value in values:
+        section, _, name = value.key_or_group.rpartition(".")
+        nodes = OmegaConf.select(config, section)._content
+        before.append((nodes, name, copy.deepcopy(nodes[name])))
+    try:
+        ConfigLoaderImpl._apply_overrides_to_config(values, config)
+        yield config
+    finally:
+        for nodes, name, node in reversed(before):
+            nodes[name] = node
+
+
 def check(method: str, *settings: str) -> None:
     """Run preflight's checks of a run's parts."""
-    config = composed(method, *settings)
-    seele = read_settings(config)
-    check_method(seele)
-    check_composition(config, seele)
-    configured_controller(seele.hints, seed=seele.seed, training_steps=seele.training_steps)
+    with with_set(method, *settings) as config:
+        seele = read_settings(config)
+        check_method(seele)
+        check_composition(config, seele)
+        configured_controller(seele.hints, seed=seele.seed, training_steps=seele.training_steps)
 
 
 @cache
@@ -96,6 +124,14 @@ def cells(line: str) -> list[str]:
 def code(cell: str) -> list[str]:
     """Return the cell's pieces in code font."""
     return re.findall(r"`([^`]+)`", cell)
+
+
+@pytest.mark.parametrize("part", CHOICES)
+def test_keys_are_set_here_as_in_a_composed_configuration(part):
+    for settings in CHOICES[part].values():
+        with with_set("seele", *settings) as config:
+            assert config == composed("seele", *settings)
+    assert composed_once("seele") == composed("seele"), "what was set has been put back"
 
 
 # Methods and parts
@@ -171,9 +207,9 @@ def test_a_hint_in_the_users_turn_ends_no_thoughts():
 
 def refuse(row: dict[str, str]) -> ConfigError:
     method, *settings = code(row["choose"])[0].split()
-    with pytest.raises(ConfigError) as caught:
-        check(method.removeprefix("method="), *settings)
-    return caught.value
+    error = refusal(method.removeprefix("method="), *settings)
+    assert error is not None
+    return error
 
 
 def places_that_refuse() -> set[tuple[str, int]]:
