@@ -16,7 +16,8 @@ CHECKS = [
     pytest.param(["lint-imports", "--no-logo"], id="import-linter"),
     pytest.param(["ruff", "check", "--output-format=concise"], id="ruff check"),
     pytest.param(["ruff", "format", "--check"], id="ruff format"),
-    pytest.param(["mypy", "--strict", "seele"], id="mypy --strict seele"),
+    # Other flags than those of the bindings, so the two would rewrite a cache that they share.
+    pytest.param(["mypy", "--strict", "--cache-dir=.mypy_cache/strict", "seele"], id="mypy --strict seele"),
     pytest.param(["mypy", *BINDINGS], id="mypy of the bindings"),
 ]
 
