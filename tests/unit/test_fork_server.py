@@ -7,6 +7,8 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -29,8 +31,8 @@ SLEEP = "import os, time; print(os.getpid(), flush=True)\nwhile True: time.sleep
 """Short sleeps, because Python sleeps on when an interrupt comes just before the sleep begins."""
 
 
-@pytest.fixture
-def driver():
+@contextmanager
+def started() -> Iterator[tuple[subprocess.Popen, str]]:
     """A process with a fork server, and the path that it gave out."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, "-c", LAUNCHER], **pipes) as process:
@@ -39,17 +41,28 @@ def driver():
 
 
 @pytest.fixture
-def python(driver) -> str:
-    return driver[1]
+def driver():
+    """One of the test's own, to end."""
+    with started() as process_and_path:
+        yield process_and_path
 
 
-def is_gone(pid: int, timeout_s: float = 10) -> bool:
+@pytest.fixture(scope="module")
+def python():
+    with started() as (_, path):
+        yield path
+
+
+def is_gone(pid: int, timeout_s: float = 30) -> bool:
     deadline = time.monotonic() + timeout_s
-    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-        if time.monotonic() > deadline:
-            return False
+    while time.monotonic() < deadline:
+        try:
+            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                return True
+        except psutil.NoSuchProcess:
+            return True
         time.sleep(0.02)
-    return True
+    return False
 
 
 def sleeper(python: str) -> tuple[subprocess.Popen, int]:
