@@ -828,7 +828,7 @@ def test_what_a_killed_writer_left_is_removed_and_a_living_ones_is_not(tmp_path)
 def test_a_preparation_killed_anywhere_and_run_again_gives_the_same_bytes(tmp_path):
     source = write_source(tmp_path / "mine.jsonl", 3000)
     command = [sys.executable, "-m", "seele.cli.main", "data", "prepare", str(source), *MAPPED, "--out"]
-    subprocess.run([*command, str(tmp_path / "whole")], check=True, capture_output=True)
+    assert run_prepare(source, *MAPPED, "--out", tmp_path / "whole") == 0
     expected = {path.name: path.read_bytes() for path in (tmp_path / "whole").iterdir()}
     out, killed = tmp_path / "out", 0
     # A file is being written, the first of them has its name, all but one have.
@@ -842,7 +842,7 @@ def test_a_preparation_killed_anywhere_and_run_again_gives_the_same_bytes(tmp_pa
         for path in out.glob("[!.]*"):
             # Whatever has its name is complete.
             assert path.read_bytes() == expected[path.name]
-        subprocess.run([*command, str(out)], check=True, capture_output=True)
+        assert run_prepare(source, *MAPPED, "--out", out) == 0
         assert {path.name: path.read_bytes() for path in out.iterdir()} == expected
     assert killed
 
