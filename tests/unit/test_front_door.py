@@ -96,7 +96,8 @@ def test_help_lists_every_command_with_a_line(capsys):
 
 
 def test_the_version_is_that_of_the_installed_package(seele):
-    assert (seele("--version").stdout, seele("--version").returncode) == ("seele 0\n", 0)
+    ended = seele("--version")
+    assert (ended.stdout, ended.returncode) == ("seele 0\n", 0)
 
 
 # --- Every example is short and runs from a copy outside the repository. Runs of tests/integration train

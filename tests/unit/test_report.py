@@ -269,10 +269,9 @@ ATTACKS = (
 )
 
 
-@pytest.mark.parametrize("page", ["index.html", "rollouts.html"])
-def test_a_hostile_run_does_nothing_in_a_browser(run, tmp_path, page, visit):
-    """Every text of a rollout and of the card is an attack. A browser shows the page, runs nothing of it and
-    asks for nothing but the page's own files.
+def test_a_hostile_run_does_nothing_in_a_browser(run, tmp_path, visit):
+    """Every text of a rollout and of the card is an attack. A browser shows the pages, runs nothing of them
+    and asks for nothing but their own files.
     """
     fields = ("question", "hint", "text", "answer", "instance_id", "reason", "finish")
     attacks = [
@@ -285,11 +284,12 @@ def test_a_hostile_run_does_nothing_in_a_browser(run, tmp_path, page, visit):
     out.mkdir()
     for name, content in build_report(run).items():
         (out / name).write_bytes(content)
-    shown, log = visit(f"file://{out}/{page}")
-    title = re.search(r"<title>(.*?)</title>", shown)[1]
-    assert title == re.search(r"<title>(.*?)</title>", (out / page).read_text())[1] != "owned"
-    assert "owned" in shown and "<script" not in shown and "<iframe" not in shown
-    assert "elsewhere.example" not in log
+    for page in ("index.html", "rollouts.html"):
+        shown, log = visit(f"file://{out}/{page}")
+        title = re.search(r"<title>(.*?)</title>", shown)[1]
+        assert title == re.search(r"<title>(.*?)</title>", (out / page).read_text())[1] != "owned"
+        assert "owned" in shown and "<script" not in shown and "<iframe" not in shown
+        assert "elsewhere.example" not in log
 
 
 def test_every_element_that_is_opened_is_closed_in_its_place(run):
