@@ -6,7 +6,6 @@ import random
 import resource
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -631,11 +630,9 @@ def test_the_gate_alone_lets_no_code_through(tmp_path, grader):
 
 
 def test_multiple_choice_survives_them_in_this_process(tmp_path):
-    started = time.monotonic()
     for answer in hostile_answers(300, seed=3, canary=tmp_path / "canary"):
         answer = answer if isinstance(answer, str) else None
         assert not grade_choice(answer, "C", ("Paris", "Rome", "Oslo")).correct
-    assert time.monotonic() - started < 30.0
     assert os.listdir(tmp_path) == []
 
 

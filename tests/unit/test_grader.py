@@ -65,7 +65,7 @@ def child_of(pid: int) -> int:
     return int(children[0])
 
 
-def victim(whole: bool, *, but: set[int]) -> int | None:
+def victim(*, but: set[int]) -> int | None:
     """The child of a grading process, neither of which is among those of ``but``."""
     for pid in worker_pids() - but:
         with contextlib.suppress(OSError):  # it ended meanwhile
@@ -140,7 +140,7 @@ def test_a_process_killed_twice_while_it_grades_costs_that_answer_only(whole):
         answers = ["1/2+x", HANGING, "x+2/4", "x+1"]
         grades = threads.submit(pool.grade_answers, [(answer, GOLD) for answer in answers])
         for _ in range(2):  # after the first time, the answer is graded again
-            while (found := victim(whole, but=others | killed)) is None:
+            while (found := victim(but=others | killed)) is None:
                 time.sleep(0.01)
             wait_until_it_computes(found)
             killed.add(os.getpgid(found) if whole else found)
