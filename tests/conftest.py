@@ -33,10 +33,18 @@ from seele_verl.runs.stopping import STOPPED
 
 TESTS = Path(__file__).parent
 
-# Outlives the xdist process that starts it, and ends with the process that started the tests.
+# Outlives the xdist process that starts it, and ends with the process that started the tests. What a forked
+# command starts with Python and has to import verl's libraries is forked too.
 LAUNCHER = """
-import os, time
+import multiprocessing.spawn, os, subprocess, sys, time
 from seele_verl.cpu.fork_server import fork_server, preload
+FORKED = {"seele.child", "seele_verl.checks.method_defaults", "seele_verl.merge", "verl.model_merger"}
+start = subprocess.Popen.__init__
+def start_forked(process, args, *others, **settings):
+    if isinstance(args, list) and args[:2] == [sys.executable, "-m"] and args[2] in FORKED:
+        args = [os.fsdecode(multiprocessing.spawn.get_executable()), *args[1:]]
+    start(process, args, *others, **settings)
+subprocess.Popen.__init__ = start_forked
 preload()
 with fork_server() as executable:
     print(executable, flush=True)

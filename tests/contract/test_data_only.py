@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import random
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,10 @@ def test_fsdp1_is_left_as_it_is(tmp_path, hostile):
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_merging_runs_nothing_whatever_the_checkpoint_says_of_itself(tmp_path, hostile, version):
+def test_merging_runs_nothing_whatever_the_checkpoint_says_of_itself(
+    tmp_path, hostile, version, python, monkeypatch
+):
+    monkeypatch.setattr(sys, "executable", python)  # which has verl's libraries
     checkpoint = tmp_path / "global_step_1"
     actor = checkpoint / "actor"
     Qwen2Config(architectures=["Qwen2ForCausalLM"]).save_pretrained(actor / "huggingface")

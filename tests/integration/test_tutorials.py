@@ -51,8 +51,11 @@ def follow(tmp_path, base_model, python):
             lines += f'[ "$1" != train ] || {{ shift; exec {python} {programs}/check.py "$@"; }}\n'
             commands = [re.sub(r"^.* run/metrics.jsonl .*\n", "", each, flags=re.M) for each in commands]
         lines += f'exec {python} -m seele.cli.main "$@"\n'
-        (programs / "seele").write_text("".join(lines))
-        (programs / "seele").chmod(0o755)
+        scripts = {"seele": "".join(lines)}
+        scripts["python"] = f'#!/bin/sh\n[ "$1" != -m ] || exec {python} "$@"\nexec {sys.executable} "$@"\n'
+        for name, text in scripts.items():
+            (programs / name).write_text(text)
+            (programs / name).chmod(0o755)
         path = f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}"
         script = "set -euo pipefail\n" + "\n".join(commands)
         ended = subprocess.run(
