@@ -406,7 +406,7 @@ def test_a_new_hint_method_from_simulation_to_comparison(
     assert RETREAT_NAME in said
 
     settings = (
-        *("trainer.total_training_steps=3", "trainer.test_freq=1", "trainer.save_freq=-1"),
+        *("trainer.total_training_steps=1", "trainer.test_freq=1", "trainer.save_freq=-1"),
         *("seele.data.validated_training_problems=4", "seele.hints.rounds=4"),
         # One rollout of a round's four is right often enough to see hints shorten.
         *("seele.hints.rollouts_per_prompt=16", "+seele.hints.settings.needed=0.25"),
@@ -415,9 +415,8 @@ def test_a_new_hint_method_from_simulation_to_comparison(
     )
     retreat = tmp_path / "retreat"
     finish([python, *train_command(retreat, *settings)[1:]], log=retreat / "logs" / "train.log")
-    before, line, *later = rows_of(retreat / "metrics.jsonl")
-    assert [each["step"] for each in (line, *later)] == [1, 2, 3]
-    assert all(each["actor/grad_norm"] > 0 for each in (line, *later))
+    before, line = rows_of(retreat / "metrics.jsonl")
+    assert line["step"] == 1 and line["actor/grad_norm"] > 0
     shortened = 0
     for rollouts in by_problem(rows_of(retreat / "rollouts" / "step_1.jsonl")).values():
         shown = rollouts[0]["num_steps"] - 1
