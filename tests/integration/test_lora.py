@@ -21,7 +21,10 @@ SETTINGS = [
     *("actor_rollout_ref.actor.use_kl_loss=true", "trainer.total_training_steps=2", "trainer.save_freq=1"),
     *("trainer.test_freq=-1", "trainer.val_before_train=false"),
     *("algorithm.rollout_correction.bypass_mode=false", "seele.rollout_correction=tis"),
-    *("global_profiler.tool=torch", "global_profiler.steps=[2]"),
+]
+PROFILE = [
+    "global_profiler.tool=torch",
+    "global_profiler.steps=[2]",
     "actor_rollout_ref.actor.profiler.enable=true",
 ]
 
@@ -36,7 +39,7 @@ def runs(tmp_path_factory, train_command, finish, python) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("lora")
     settings = [*SETTINGS, f"seele.rollout_cache={folder}/cache"]
     whole, resumed = folder / "whole", folder / "resumed"
-    finish([python, *train_command(whole, *settings)[1:]], log=whole / "logs" / "train.log")
+    finish([python, *train_command(whole, *settings, *PROFILE)[1:]], log=whole / "logs" / "train.log")
     back = ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={whole}/global_step_1"]
     finish([python, *train_command(resumed, *settings, *back)[1:]], log=resumed / "logs" / "train.log")
     return whole, resumed
