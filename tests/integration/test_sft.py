@@ -154,6 +154,8 @@ def test_what_a_supervised_run_leaves(sft_command, resumed, finish, python):
     merged = finish([python, "-m", "seele_verl.merge", str(run)]).splitlines()[-1]
     assert (Path(merged) / "model.safetensors").is_file()
     finish([sys.executable, "-m", "seele.cli.main", "report", str(run), "--out", str(run / "report")])
+    assert "<html" in (run / "report" / "index.html").read_text()[:500]
+    assert list((run / "report").glob("*.png"))
 
 
 def test_a_warm_start_is_trained_once(tmp_path, problems, base_model, finish, python):
