@@ -146,8 +146,12 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-_LEGAL = (0.0, 0.25, 0.5, 0.75)
-_PROBLEMS = ("probe-a", "probe-b")
+_PROBLEMS = {
+    "probe-a": (0.0, 0.25, 0.5, 0.75),
+    "probe-b": (0.0, 0.25, 0.5, 0.75),
+    "probe-without-hints": (0.0,),
+}
+"""Made-up problems and their legal hint ratios; the policy never solves the last one."""
 
 
 def check_round_trip(
@@ -167,17 +171,7 @@ def check_round_trip(
         PluginError: The controller raised, or returned an invalid plan.
     """
     for step in (1, 2):
-        saved.begin_step(step)
-        for number, instance_id in enumerate(_PROBLEMS):
-            for round_index in range(rounds):
-                request = RoundRequest(instance_id, round_index, _LEGAL)
-                (plan,) = saved.plan_rounds([request], num_rollouts=num_rollouts)
-                for share in plan:
-                    num_correct = share.num_rollouts * (number + step) // 3
-                    saved.observe_rounds(
-                        [RoundOutcome(instance_id, share.hint_ratio, num_correct, share.num_rollouts)]
-                    )
-            saved.end_visits([instance_id])
+        _make_step(saved, step, rounds=rounds, num_rollouts=num_rollouts)
     state = json.loads(json.dumps(saved.state_dict()))
     restored.load_state_dict(state)
     if (again := restored.state_dict()) != state:
@@ -185,16 +179,42 @@ def check_round_trip(
             f"{KEY}: {where(part)}: load_state_dict does not restore what state_dict returned: "
             f"{_short(state)} became {_short(again)}; the run could not be resumed from a checkpoint"
         )
-    requests = [RoundRequest(instance_id, 0, _LEGAL) for instance_id in (*_PROBLEMS, "probe-c")]
-    for controller in (saved, restored):
-        controller.begin_step(3)
-    plans, others = (each.plan_rounds(requests, num_rollouts=num_rollouts) for each in (saved, restored))
-    if plans != others:
+    plans, others = (
+        _make_step(each, 3, rounds=rounds, num_rollouts=num_rollouts) for each in (saved, restored)
+    )
+    if differ := [(plan, other) for plan, other in zip(plans, others, strict=True) if plan != other]:
+        plan, other = differ[0]
         raise ConfigError(
-            f"{KEY}: {where(part)}: restored from its state, the controller plans {others[0]} where it would "
-            f"have planned {plans[0]}; state_dict must hold all that plans depend on, and a random draw must "
+            f"{KEY}: {where(part)}: restored from its state, the controller plans {other} where it would "
+            f"have planned {plan}; state_dict must hold all that plans depend on, and a random draw must "
             "depend only on the seed, the problem and the round"
         )
+    states = [json.loads(json.dumps(each.state_dict())) for each in (saved, restored)]
+    if states[0] != states[1]:
+        raise ConfigError(
+            f"{KEY}: {where(part)}: after a further step, the restored controller has the state "
+            f"{_short(states[1])} where it would have had {_short(states[0])}; in JSON, keys become texts"
+        )
+
+
+def _make_step(
+    controller: Controller, step: int, *, rounds: int, num_rollouts: int
+) -> list[tuple[HintShare, ...]]:
+    """Visit each made-up problem in a step, and return the plans of all rounds."""
+    controller.begin_step(step)
+    plans = []
+    for number, (instance_id, legal_ratios) in enumerate(_PROBLEMS.items()):
+        for round_index in range(rounds):
+            request = RoundRequest(instance_id, round_index, legal_ratios)
+            (plan,) = controller.plan_rounds([request], num_rollouts=num_rollouts)
+            plans.append(plan)
+            for share in plan:
+                solves = share.num_rollouts * (number + step) // 5 if len(legal_ratios) > 1 else 0
+                controller.observe_rounds(
+                    [RoundOutcome(instance_id, share.hint_ratio, solves, share.num_rollouts)]
+                )
+        controller.end_visits([instance_id])
+    return plans
 
 
 def _short(value: object) -> str:

@@ -97,6 +97,10 @@ def main(
     grader: str, time_limit_s: str, memory_limit_mb: str, kwargs: str | None = None
 ) -> None:  # pragma: no cover
     """Load the grader and serve standard input."""
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    # Output that a library or the user's module prints must not look like a verdict.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
     if kwargs is None:
         judge: Any = load_judge(grader)
         # Fills sympy's caches and triggers lazy imports, which every child would otherwise repeat.
@@ -104,10 +108,7 @@ def main(
     else:
         judge = score_by(grader, json.loads(kwargs))
     gc.freeze()
-    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    # Output that a library prints must not look like a verdict.
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
+    # Until here, an error may explain itself.
     os.dup2(nowhere, 2)
     if kwargs is None:
         sandbox.enter_nowhere()

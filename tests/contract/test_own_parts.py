@@ -310,13 +310,13 @@ def test_a_fault_in_a_prompt_ends_the_run_at_the_trainers_next_look(monkeypatch,
 
 
 def test_supplied_responses_are_checked_before_they_join_a_group():
-    def supply(*given):
+    def supply(*given, adds_rollouts=True):
         worker = object.__new__(rounds_worker.RoundsWorker)
         worker.seele, worker.tokenizer = (
             SeeleConfig(method="grpo", hints=HintConfig(rounds=1, rollouts_per_prompt=2)),
             None,
         )
-        worker.source = SimpleNamespace(given=lambda *_, **__: [*given])
+        worker.source = SimpleNamespace(given=lambda *_, **__: [*given], adds_rollouts=adds_rollouts)
         worker.rollout_config = SimpleNamespace(response_length=9)
         return worker._given(INSTANCE, None, None)
 
@@ -329,6 +329,8 @@ def test_supplied_responses_are_checked_before_they_join_a_group():
     ):
         with pytest.raises(PluginError, match=f"given, problem 'problem-7': ValueError: {message}"):
             supply(*given)
+    with pytest.raises(PluginError, match="ValueError: got 1 responses, but adds_rollouts is not true"):
+        supply(right, adds_rollouts=False)
 
 
 def test_any_other_failure_only_drops_the_prompt(monkeypatch, own):

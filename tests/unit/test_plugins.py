@@ -472,6 +472,11 @@ def test_what_it_lacks_is_named_with_its_place(own):
         ('dict(state["rates"])', "{}", "load_state_dict does not restore what state_dict returned"),
         ('dict(state["rates"])', 'state["rate"]', r"load_state_dict: KeyError: 'rate' \(.*own_0.py:21\)"),
         ('"rates": dict(self.rates)', '"rates": {1, 2}', "state_dict, which must be JSON: TypeError"),
+        (
+            "        is_hard",
+            "        self.rates[0] = self.rates.get(0, 0) + 1\n        is_hard",
+            "after a further step, the restored controller has the state",
+        ),
         ("nearest_legal(self", "__import__('random').random() or (self", "is not one of the legal ratios"),
     ],
 )

@@ -26,6 +26,8 @@ INSTANCE = Instance(
 FUNCTIONS = """
 import asyncio, os, pathlib, threading
 
+print("what a module prints is no verdict", flush=True)
+
 def length(data_source, solution_str, ground_truth, extra_info, scale=10):
     return {"score": min(1, len(solution_str) / scale), "letters": len(solution_str), "said": solution_str,
             "pid": os.getpid(), "others": [1], "nothing": None, "is_short": len(solution_str) < 3}
@@ -360,7 +362,8 @@ def test_a_file_of_answers_is_graded_by_it(file, tmp_path):
     command = ["grade", str(cases), "--out", str(out), "--grader", f"{file}:length", "--workers", "1"]
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
-    assert result.output == f"{out}: 1 of 2 correct (1 wrong); mean reward 0.6\n"
+    # The module prints as it is imported.
+    assert result.output.endswith(f"\n{out}: 1 of 2 correct (1 wrong); mean reward 0.6\n")
     full, short = map(json.loads, out.read_text().splitlines())
     assert (full["correct"], full["reward"], full["id"]) == (True, 1.0, 7)
     assert (short["correct"], short["reward"], short["reward_extra"]["letters"]) == (False, 0.2, 2.0)

@@ -301,6 +301,8 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         asked = f"given, problem {instance.instance_id!r}"
         with blame(self.source, asked, key=SOURCE):
             given = self.source.given(instance, encoded, self.tokenizer, replayed=replayed)
+            if given and not self.source.adds_rollouts:
+                raise ValueError(f"got {len(given)} responses, but adds_rollouts is not true")
             most = self.seele.hints.rollouts_of_rounds[0] - 1
             if len(given) > most:
                 raise ValueError(f"got {len(given)} responses, at most {most} allowed: one must be generated")
