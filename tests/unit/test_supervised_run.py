@@ -374,9 +374,9 @@ def test_a_run_says_which_of_its_inputs_have_changed_since_the_last_command(
     monkeypatch.setattr(train, "count_parameters", lambda model, **_: 1)
     monkeypatch.setattr(train, "_train", lambda *_: None)
 
-    def repeat(**data) -> tuple[dict[str, str], str]:
+    def repeat(*overrides, **data) -> tuple[dict[str, str], str]:
         """The inputs in the run's card, and what was said of them."""
-        train.run(*configure("grpo", **data))
+        train.run(*configure("grpo", *overrides, **data))
         said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("unlike")]
         return json.loads((tmp_path / "run/run_card.json").read_text())["inputs"], "".join(said)
 
@@ -387,6 +387,13 @@ def test_a_run_says_which_of_its_inputs_have_changed_since_the_last_command(
     other, said = repeat(train=[problem(i) for i in range(25)])
     assert other == first | {"train_files": other["train_files"]} and other != first
     assert said == "unlike the last command in this folder: with other contents in train_files"
+    own = tmp_path / "own.py"
+    own.write_text("def judge(data_source, solution_str, ground_truth, extra_info): return 1\n")
+    judged_by_own = f"seele.reward.grader={own}:judge"
+    repeat(judged_by_own)
+    own.write_text("def judge(data_source, solution_str, ground_truth, extra_info): return 0\n")
+    _, said = repeat(judged_by_own)
+    assert said == f"unlike the last command in this folder: with other contents in {own}"
     same = {"arguments": [], "inputs": {"train_files": None}}
     assert describe_changes({"arguments": [], "inputs": first}, same) == "", "a file that is not known now"
 

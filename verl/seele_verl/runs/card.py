@@ -11,7 +11,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from seele.data.storage.files import (
     as_paths,
@@ -20,6 +20,7 @@ from seele.data.storage.files import (
     model_sha256,
     write_atomically,
 )
+from seele.plugins import is_import_path
 from seele.report.run_folder import FIRST_STAGE
 from seele_verl.runs.log import TOTALS, rows_of, totals_of
 
@@ -65,7 +66,20 @@ def describe_command(config: DictConfig, overrides: Sequence[str]) -> dict[str, 
             "base_model": model_sha256(Path(config.actor_rollout_ref.model.path)),
             "train_files": _files_sha256(config.data.train_files),
         }
+    own = _files_of_parts(OmegaConf.to_container(config.seele, resolve=True))
+    inputs |= {str(file): file_sha256(file) for file in own}
     return {"arguments": [*overrides], "inputs": inputs}
+
+
+def _files_of_parts(value: Any) -> list[Path]:
+    """Return the files of the user's own parts that settings name as ``path/to/file.py:Name``."""
+    if isinstance(value, dict | list):
+        inside = value.values() if isinstance(value, dict) else value
+        return sorted({file for each in inside for file in _files_of_parts(each)})
+    if not isinstance(value, str) or not is_import_path(value):
+        return []
+    file = Path(value.rpartition(":")[0]).expanduser().resolve()
+    return [file] if file.is_file() else []
 
 
 def _files_sha256(files: str | Sequence[str]) -> str | None:
