@@ -34,7 +34,7 @@ train_model() {
         case "$each" in
             method=*) echo "$each: set METHOD=${each#*=}, which also names the run's folder" >&2 && exit 2 ;;
             recipe=*) echo "$each: bash scripts/train_recipe.sh ${each#*=}" >&2 && exit 2 ;;
-            model=*) path= run=${each#*=} ;;
+            model=*) path='' run=${each#*=} ;;
             data=*) files= ;;
         esac
     done
