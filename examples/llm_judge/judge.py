@@ -24,15 +24,13 @@ async def compute_score(data_source, solution_str, ground_truth, extra_info, max
     # The model continues its hint, so alone its text would have no beginning.
     response = extra_info["hint"] + solution_str
     prompt = PROMPT.format(question=extra_info["question"], gold=ground_truth, response=response)
+    asked = [{"role": "user", "content": prompt}]
     key = os.environ.get("JUDGE_KEY", "none")
     # While the server is out of reach, the call is repeated until seele.reward.time_limit_s ends it.
     async with AsyncOpenAI(base_url=os.environ["JUDGE_URL"], api_key=key, max_retries=1000) as client:
         try:
             reply = await client.chat.completions.create(
-                model=os.environ["JUDGE_MODEL"],
-                messages=[{"role": "user", "content": prompt}],
-                temperature=0.0,
-                max_tokens=max_tokens,
+                model=os.environ["JUDGE_MODEL"], messages=asked, temperature=0.0, max_tokens=max_tokens
             )
         except BadRequestError as error:  # such as a prompt that is too long for the judge
             return {"score": 0.0, "judged": False, "verdict": str(error)}

@@ -455,7 +455,12 @@ def test_a_reward_function_of_the_users_own_judges_whole_responses(model, proble
     # Answers are 1, 2, 3, 4, and to 3+1 the response is "\\boxed{4}".
     assert score.accuracy == 0.5
     assert written(tmp_path / "out")["scores"][0]["no_answer_share"] is None
-    assert (tmp_path / "out/scores.md").read_text().splitlines()[2].endswith("|         0.0 |           - |")
+    assert (
+        (tmp_path / "out/scores.md")
+        .read_text()
+        .splitlines()[2]
+        .endswith("|         0.0 |        0.0 |           - |")
+    )
     found = {each.instance_id: each.extracted for each in read_predictions(tmp_path / "out").predictions}
     assert found == {"chains/0": None, "chains/1": None, "chains/2": None, "chains/3": "4"}
 
