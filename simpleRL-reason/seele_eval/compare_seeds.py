@@ -22,7 +22,7 @@ from seele.errors import ConfigError
 from seele.maths.bootstrap import ROUNDING, t_interval
 from seele.report.comparison.results import MIN_SEEDS
 from seele_eval.command import exit_quietly, run_command
-from seele_eval.compare import Comparison, compare
+from seele_eval.compare import Comparison, Difference, compare
 from seele_eval.conditions import OF_THE_MODEL, differing
 from seele_eval.estimates import Estimate
 from seele_eval.tables import difference, percent, table
@@ -39,11 +39,11 @@ class SeedDifference:
     """B minus A of each pair."""
     difference: Estimate
     """Mean over the pairs; without an interval if all pairs agree, or there are fewer than three."""
-    problems: int | None = None
+    problems: int | None
     """Problems of the smallest pair; None for an average, as are the two accuracies."""
-    first: Estimate | None = None
+    first: Estimate | None
     """Mean accuracy of A over the seeds."""
-    second: Estimate | None = None
+    second: Estimate | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,55 +103,45 @@ def _check_models(conditions: Sequence[Mapping[str, Any]], names: Sequence[str])
     """Raise ``ConfigError`` if two evaluations of a method are of the same weights."""
     seen: dict[str, str] = {}
     for condition, name in zip(conditions, names, strict=True):
-        if weights := json.dumps(condition.get("weights_sha256") or {}, sort_keys=True).strip("{}"):
-            if weights in seen:
-                raise ConfigError(
-                    f"{seen[weights]} and {name} evaluate the same weights; give one for each seed"
-                )
-            seen[weights] = name
+        if not (digests := condition.get("weights_sha256")):
+            continue
+        weights = json.dumps(digests, sort_keys=True)
+        if weights in seen:
+            raise ConfigError(f"{seen[weights]} and {name} evaluate the same weights; give one for each seed")
+        seen[weights] = name
 
 
 def _rows(compared: Sequence[Comparison]) -> tuple[list[SeedDifference], list[str]]:
     """The rows of what every pair has, and notes on what some pairs lack."""
-    accuracies: dict[tuple[str, float | None], list[tuple[float, float, int]]] = defaultdict(list)
-    averages: dict[tuple[str, float | None], list[float]] = defaultdict(list)
+    of_pairs: dict[tuple[str, float | None], list[Difference | Estimate]] = defaultdict(list)
     for pair in compared:
         for row in pair.differences:
-            accuracies[row.benchmark, row.temperature].append((row.first, row.second, row.problems))
+            of_pairs[row.benchmark, row.temperature].append(row)
+    for pair in compared:
         for name, average in pair.averages.items():
-            averages[f"average of {name}", None].append(average.value)
-    rows = []
-    for (benchmark, temperature), values in accuracies.items():
-        if len(values) == len(compared):
-            firsts, seconds, problems = zip(*values, strict=True)
-            gains = [b - a for a, b in zip(firsts, seconds, strict=True)]
-            rows.append(
-                SeedDifference(
-                    benchmark=benchmark,
-                    temperature=temperature,
-                    differences=tuple(gains),
-                    difference=_over_seeds(gains),
-                    problems=min(problems),
-                    first=_over_seeds(firsts, is_share=True),
-                    second=_over_seeds(seconds, is_share=True),
-                )
-            )
-    for (name, _), gains in averages.items():
-        if len(gains) == len(compared):
-            rows.append(
-                SeedDifference(
-                    benchmark=name,
-                    temperature=None,
-                    differences=tuple(gains),
-                    difference=_over_seeds(gains),
-                )
-            )
-    counts = {key[0]: len(values) for key, values in (accuracies | averages).items()}
-    return rows, [
-        f"{name}: only {count} of {len(compared)} pairs have it, so it is left out"
-        for name, count in counts.items()
-        if count < len(compared)
-    ]
+            of_pairs[f"average of {name}", None].append(average)
+    rows, missing = [], []
+    for (name, temperature), found in of_pairs.items():
+        if len(found) == len(compared):
+            rows.append(_row(name, temperature, found))
+        else:
+            missing.append(f"{name}: only {len(found)} of {len(compared)} pairs have it, so it is left out")
+    return rows, missing
+
+
+def _row(name: str, temperature: float | None, found: Sequence[Difference | Estimate]) -> SeedDifference:
+    """A row from what each pair has: a benchmark's difference, or the difference of an average."""
+    measured = [each for each in found if isinstance(each, Difference)]
+    gains = [each.value if isinstance(each, Estimate) else each.second - each.first for each in found]
+    return SeedDifference(
+        benchmark=name,
+        temperature=temperature,
+        differences=tuple(gains),
+        difference=_over_seeds(gains),
+        problems=min((each.problems for each in measured), default=None),
+        first=_over_seeds([each.first for each in measured], is_share=True) if measured else None,
+        second=_over_seeds([each.second for each in measured], is_share=True) if measured else None,
+    )
 
 
 def _over_seeds(values: Sequence[float], *, is_share: bool = False) -> Estimate:

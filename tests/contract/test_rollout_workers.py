@@ -22,14 +22,18 @@ from seele_verl.replay_buffer import SpareProblemsBuffer
 from seele_verl.runs.watchdog import LIFE
 
 
-def test_a_step_ends_when_enough_groups_are_done_with_the_awaited_ones_among_them(monkeypatch):
-    buffer = SpareProblemsBuffer(
+@pytest.fixture
+def buffer() -> SpareProblemsBuffer:
+    return SpareProblemsBuffer(
         trainer_mode="sync",
         trainer_config=None,
         max_off_policy_threshold=None,
         max_off_policy_strategy="drop",
         sampler_kwargs=None,
     )
+
+
+def test_a_step_ends_when_enough_groups_are_done_with_the_awaited_ones_among_them(buffer, monkeypatch):
     nothing = set(), set(), set(), Counter()
 
     def select(finished, running=(), failed=()):
@@ -56,14 +60,7 @@ def test_a_step_ends_when_enough_groups_are_done_with_the_awaited_ones_among_the
     assert buffer.left_behind() == ["a", "b", "c", "d"]
 
 
-def test_a_worker_that_replaces_a_lost_one_begins_no_group_that_was_cut(monkeypatch):
-    buffer = SpareProblemsBuffer(
-        trainer_mode="sync",
-        trainer_config=None,
-        max_off_policy_threshold=None,
-        max_off_policy_strategy="drop",
-        sampler_kwargs=None,
-    )
+def test_a_worker_that_replaces_a_lost_one_begins_no_group_that_was_cut(buffer, monkeypatch):
     looks, replaced, cleared = [], [], []
     monkeypatch.setattr(ReplayBuffer, "_sync_metadata_from_transfer_queue", lambda self: looks.append(self))
     monkeypatch.setattr(buffer, "_clear_groups", lambda partition, uids: cleared.append(uids))
