@@ -15,12 +15,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import numpy as np
-
 from seele.data.storage.files import check_writable, write_atomically
 from seele.errors import ConfigError
-from seele.maths.bootstrap import ROUNDING, t_interval
-from seele.report.comparison.results import MIN_SEEDS
+from seele.report.comparison.results import MIN_SEEDS, interval_over_seeds
 from seele_eval.command import exit_quietly, run_command
 from seele_eval.compare import Comparison, Difference, compare
 from seele_eval.conditions import OF_THE_MODEL, differing
@@ -145,13 +142,10 @@ def _row(name: str, temperature: float | None, found: Sequence[Difference | Esti
 
 
 def _over_seeds(values: Sequence[float], *, is_share: bool = False) -> Estimate:
-    # Seeds that agree to the last problem do not show that all seeds would.
-    if len(values) < MIN_SEEDS or max(values) - min(values) <= ROUNDING:
-        return Estimate(value=fmean(values), interval_95=None)
-    low, high = t_interval(np.array(values))
-    return Estimate(
-        value=fmean(values), interval_95=(max(low, 0.0), min(high, 1.0)) if is_share else (low, high)
-    )
+    interval = interval_over_seeds(values)
+    if interval and is_share:
+        interval = max(interval[0], 0.0), min(interval[1], 1.0)
+    return Estimate(value=fmean(values), interval_95=interval)
 
 
 def _cells(row: SeedDifference) -> dict[str, str]:

@@ -3,7 +3,7 @@
 ``asdict`` gives their form in summary.json. Means over seeds have intervals.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import fmean
@@ -168,14 +168,20 @@ def band(curves: Mapping[int, Curve]) -> tuple[Array, Array]:
 
 def _estimate(by_seed: Mapping[int, float]) -> Estimate:
     values = list(by_seed.values())
-    # Values are shares or differences of shares. Equal ones show no spread; the interval would have no width.
-    has_spread = max(values) - min(values) > ROUNDING
     return Estimate(
         by_seed=by_seed,
         mean=fmean(values),
         interval_95=_interval(by_seed),
-        t_interval_95=t_interval(np.array(values)) if len(values) >= MIN_SEEDS and has_spread else None,
+        t_interval_95=interval_over_seeds(values),
     )
+
+
+def interval_over_seeds(values: Sequence[float]) -> tuple[float, float] | None:
+    """Student's 95 % interval of shares or of their differences, one for each seed; None for fewer than
+    ``MIN_SEEDS``, and for equal ones, which show no spread: their interval would have no width.
+    """
+    has_spread = max(values) - min(values) > ROUNDING
+    return t_interval(np.array(values)) if len(values) >= MIN_SEEDS and has_spread else None
 
 
 def _difference(values: Mapping[int, float], of_reference: Mapping[int, float]) -> Difference | None:
