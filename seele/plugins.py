@@ -24,7 +24,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from seele.errors import ConfigError, PluginError, SeeleError
+from seele.errors import CheckpointError, ConfigError, PluginError, SeeleError
 
 
 def is_import_path(spec: str) -> bool:
@@ -135,13 +135,15 @@ def blame(part: Any, doing: str, *, key: str, error: type[SeeleError] = PluginEr
         part: The class, function or instance.
         doing: The call in progress, such as ``observe, problem 'a'``.
         key: The setting that names it.
-        error: ``ConfigError`` while the part is only being built.
+        error: ``ConfigError`` while the part is only being built: then our own errors pass unchanged. During
+            a run, only those about checkpoints and other parts do.
     """
     try:
         yield
-    except SeeleError:
-        raise
     except Exception as raised:
+        passes = SeeleError if error is ConfigError else (CheckpointError, PluginError)
+        if isinstance(raised, passes):
+            raise
         raise error(
             f"{key}: {where(part)}: {doing}: {type(raised).__name__}: {raised} ({where_raised(raised)})"
         ) from raised

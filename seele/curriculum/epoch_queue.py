@@ -5,7 +5,7 @@ all problems.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Set
 from typing import Any, Self
 
 import numpy as np
@@ -16,6 +16,8 @@ from seele.saved_state import read_count
 
 Problems = NDArray[np.int64]
 """Indices of problems."""
+MAX_EMPTY_EPOCHS = 100
+"""Epochs in a row that may bring no eligible problem, for curricula whose epochs differ."""
 
 
 def shuffled(problems: Problems | int, *, seed: tuple[int, ...]) -> Problems:
@@ -68,7 +70,9 @@ class EpochQueue:
     """
 
     def __init__(self, order_of_epoch: Callable[[int], Problems]) -> None:
-        """Queue ``order_of_epoch(0)``, then ``order_of_epoch(1)``, and so on, each with the same problems."""
+        """Queue ``order_of_epoch(0)``, then ``order_of_epoch(1)``, and so on. Epochs may differ in their
+        problems.
+        """
         self._order_of_epoch = order_of_epoch
         self._epochs_begun = 0
         self._pending: deque[int] = deque()
@@ -86,10 +90,21 @@ class EpochQueue:
         """Remove and return the first problem eligible in ``supply``; the queue must have one.
 
         Pruned problems before it lose their places; others (postponed, or already in the draw) keep them.
+
+        Raises:
+            DataError: If none of the next epochs has an eligible problem.
         """
         kept: list[int] = []
+        first_epoch = self._epochs_begun
         while True:
-            if not self._pending:
+            while not self._pending:
+                if self._epochs_begun == first_epoch + MAX_EMPTY_EPOCHS:
+                    raise DataError(
+                        f"the curriculum's epochs {first_epoch} to {self._epochs_begun - 1} have too few "
+                        f"problems for the step: {len(set(kept))} are already being rolled out, and no other "
+                        "is left; give each epoch at least data.train_batch_size + "
+                        "seele.curriculum.spare_problems problems"
+                    )
                 self._begin_epoch(besides=kept)
             problem = self._pending.popleft()
             if supply.is_eligible_P[problem]:
@@ -109,14 +124,14 @@ class EpochQueue:
         """Return the state of the queue."""
         return {"epochs_begun": self._epochs_begun, "pending": list(self._pending)}
 
-    def restored(self, state: Mapping[str, Any]) -> Self:
-        """Return a queue of the same epochs in the given state.
+    def restored(self, state: Mapping[str, Any], *, problems: Set[int]) -> Self:
+        """Return a queue of the same epochs over ``problems`` in the given state.
 
         Raises:
             KeyError, TypeError, ValueError: If ``state`` is not an ``EpochQueue.state`` over these problems.
         """
         pending = [read_count(problem) for problem in state["pending"]]
-        if len(set(pending)) < len(pending) or not set(self._order_of_epoch(0).tolist()).issuperset(pending):
+        if len(set(pending)) < len(pending) or not problems >= set(pending):
             raise ValueError("pending has duplicate problems, or problems that are not in this queue")
         restored = type(self)(self._order_of_epoch)
         restored._epochs_begun = read_count(state["epochs_begun"])

@@ -35,7 +35,9 @@ class EpochCurriculum:
             cls.name = cls.__name__
 
     def __init__(self, num_problems: int, order_of_epoch: Callable[[int], Problems], **header: Any) -> None:
-        """Draw from the orders of epochs 0, 1, ...; a saved state must also match ``header``."""
+        """Draw from the orders of epochs 0, 1, ..., which need not have all problems; a saved state must also
+        match ``header``.
+        """
         self._num_problems = num_problems
         self._queue = EpochQueue(order_of_epoch)
         self._header = {
@@ -66,8 +68,11 @@ class EpochCurriculum:
 
     def load_state_dict(self, state: State) -> None:
         """See ``Curriculum``."""
+        problems = set(range(self._num_problems))
         self._queue = read_state(
-            state, header=self._header, read=lambda state: self._queue.restored(state["queue"])
+            state,
+            header=self._header,
+            read=lambda state: self._queue.restored(state["queue"], problems=problems),
         )
 
     def metrics(self) -> dict[str, float]:

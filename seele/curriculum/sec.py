@@ -147,7 +147,10 @@ class SecCurriculum:
         )
 
     def _read(self, state: State) -> tuple[int, NDArray[np.float64], NDArray[np.int64], list[EpochQueue]]:
-        queues = [queue.restored(saved) for queue, saved in zip(self._queues, state["queues"], strict=True)]
+        queues = [
+            queue.restored(saved, problems=set(np.flatnonzero(self._arm_P == arm).tolist()))
+            for arm, (queue, saved) in enumerate(zip(self._queues, state["queues"], strict=True))
+        ]
         values = [_read_value(value) for _, value in zip(queues, state["values"], strict=True)]
         drawn = [read_count(count) for _, count in zip(queues, state["drawn"], strict=True)]
         return read_count(state["num_draws"]), np.array(values), np.array(drawn), queues

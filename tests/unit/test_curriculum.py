@@ -13,6 +13,7 @@ from seele.config import CurriculumConfig
 from seele.config.settings import SelectionConfig
 from seele.curriculum import (
     SELECTIONS,
+    EpochCurriculum,
     OrderedCurriculum,
     SecCurriculum,
     UniformCurriculum,
@@ -110,6 +111,27 @@ def test_too_few_problems_are_an_error_that_changes_nothing(config):
     ):
         curriculum.draw(7, postponed={1, 2})
     assert curriculum.state_dict() == before
+
+
+def staged(epoch):
+    """First problems 0 to 3, then 4 to 7, then all."""
+    return np.arange(8) if epoch > 1 else 4 * epoch + np.arange(4)
+
+
+@pytest.mark.parametrize("steps", range(5))
+def test_epochs_may_differ_in_their_problems(steps):
+    whole, resumed = EpochCurriculum(8, staged), EpochCurriculum(8, staged)
+    drawn = [whole.draw(3) for _ in range(steps)]
+    assert drawn == [[0, 1, 2], [3, 4, 5], [6, 7, 0], [1, 2, 3], [4, 5, 6]][:steps]
+    resumed.load_state_dict(json.loads(json.dumps(whole.state_dict())))
+    assert [resumed.draw(3) for _ in range(3)] == [whole.draw(3) for _ in range(3)]
+    # The fourth problem comes from the next stage.
+    assert EpochCurriculum(8, staged).draw(4, postponed={1}) == [0, 2, 3, 4]
+
+
+def test_epochs_that_are_too_small_for_a_step_are_an_error():
+    with pytest.raises(DataError, match=r"epochs 1 to 100 have too few problems .* 3 are already .* give"):
+        EpochCurriculum(8, lambda epoch: np.arange(3)).draw(4)
 
 
 @every_curriculum

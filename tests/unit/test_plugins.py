@@ -530,6 +530,9 @@ def test_what_it_raises_is_named_with_line_and_problem(own):
         PluginError, match=r"own_0.py:5: observe_rounds, problem 'p': RuntimeError: no \(.*:13\)"
     ):
         observe(controller, "p", hint_ratio=0.5, num_correct=1, num_rollouts=4)
+    raises = "from seele.errors import DataError\n        raise DataError('no')\n        is_hard = "
+    with pytest.raises(PluginError, match=r"observe_rounds, problem 'p': DataError: no"):
+        observe(build(own(a=("is_hard = ", raises))), "p", hint_ratio=0.5, num_correct=1, num_rollouts=4)
 
 
 def test_the_simulator_takes_it_by_its_file(own):
