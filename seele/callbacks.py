@@ -6,18 +6,17 @@ the trainer's process.
 
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from numbers import Real
 from pathlib import Path
 from typing import Any
 
 from seele.errors import ConfigError
+from seele.metrics import explain
 from seele.plugins import blame, find_part, require_members
 from seele.records import State
 
 KEY = "seele.callbacks"
-_OURS = re.compile(r"step$|val/|timing_s/")
 
 
 class Callback:
@@ -62,6 +61,7 @@ class Callbacks:
 
         Raises:
             ConfigError: If there is no such class, it lacks a method, needs arguments, or is named twice.
+            PluginError: If its state cannot be saved, or the loading of it raises.
         """
         self._by_name: dict[str, Any] = {}
         for spec in specs:
@@ -75,6 +75,8 @@ class Callbacks:
                     f"{KEY}: two callbacks are called {name!r}; their states need different names"
                 )
             self._by_name[name] = callback
+        # A fault found now costs less than one at the first checkpoint.
+        self.load_state_dict(self.state_dict())
 
     def on_step_end(self, step: int, metrics: Mapping[str, float]) -> dict[str, float]:
         """Call all callbacks, and return the numbers that they add to the step's metrics."""
@@ -82,8 +84,8 @@ class Callbacks:
         for callback in self._by_name.values():
             with blame(callback, f"on_step_end at step {step}", key=KEY):
                 for name, value in (callback.on_step_end(step, metrics) or {}).items():
-                    if not isinstance(name, str) or name in metrics or name in added or _OURS.match(name):
-                        raise ValueError(f"the name {name!r} is taken; return other names")
+                    if not isinstance(name, str) or name in metrics or name in added or _is_ours(name):
+                        raise ValueError(f"the name {name!r} is taken (docs/metrics.md); return other names")
                     if not isinstance(value, Real) or not math.isfinite(value):
                         raise ValueError(f"{name!r} is {value!r}; return finite numbers")
                     added[name] = float(value)
@@ -107,7 +109,10 @@ class Callbacks:
         for name, callback in self._by_name.items():
             with blame(callback, "state_dict", key=KEY):
                 states[name] = callback.state_dict()
-                json.dumps(states[name])
+                if json.loads(json.dumps(states[name], allow_nan=False)) != states[name]:
+                    raise ValueError(
+                        "JSON changes the state; use texts as keys, lists instead of tuples, finite numbers"
+                    )
         return states
 
     def load_state_dict(self, state: State) -> None:
@@ -116,3 +121,8 @@ class Callbacks:
             if name in state:
                 with blame(callback, "load_state_dict", key=KEY):
                     callback.load_state_dict(state[name])
+
+
+def _is_ours(name: str) -> bool:
+    """Return True for the names of our own metrics, some of which a step gets only later."""
+    return name.startswith("val/") or explain(name) is not None

@@ -5,6 +5,7 @@
 """
 
 import re
+from functools import cache
 
 METRICS: dict[str, dict[str, str]] = {
     "Steps and validation": {
@@ -304,6 +305,7 @@ METRICS: dict[str, dict[str, str]] = {
 """The definitions, in Markdown, by topic and by the names that share one, joined by commas."""
 
 
+@cache
 def explain(name: str) -> str | None:
     """Return what a metric is, in Markdown; None if it is unknown."""
     for definitions in METRICS.values():

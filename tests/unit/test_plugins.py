@@ -217,9 +217,25 @@ class Raises(Callback):
     def on_step_end(self, step, metrics):
         return {"x": metrics["no such metric"]}
 
+class Later(Callback):
+    def on_step_end(self, step, metrics):
+        return {"critic/score/mean": 1.0}
+
 class Unsaveable(Callback):
     def state_dict(self):
         return {"what": {1, 2}}
+
+class ByNumber(Callback):
+    def state_dict(self):
+        return {"best": {1: 0.5}}
+
+class NotFinite(Callback):
+    def state_dict(self):
+        return {"best": float("nan")}
+
+class Forgets(Callback):
+    def load_state_dict(self, state):
+        self.best = state["best"]
 
 class Needs(Callback):
     def __init__(self, what):
@@ -258,6 +274,7 @@ def test_numbers_of_callbacks_join_the_steps_and_their_state_comes_back(named):
     [
         ("Taken", "on_step_end at step 4: ValueError: the name 'reward/mean' is taken", "class Taken"),
         ("Ours", "on_step_end at step 4: ValueError: the name 'step' is taken", "class Ours"),
+        ("Later", "the name 'critic/score/mean' is taken (docs/metrics.md)", "class Later"),
         ("Text", "'said' is 'a'; return finite numbers", "class Text"),
         ("Raises", "on_step_end at step 4: KeyError: 'no such metric'", '"no such metric"'),
     ],
@@ -268,9 +285,18 @@ def test_a_callbacks_mistake_ends_the_run_with_file_and_line(named, name, messag
     assert message in str(error.value) and f"own.py:{line_of(line)}" in str(error.value)
 
 
-def test_a_state_that_cannot_be_saved_is_the_callbacks_mistake(named):
-    with pytest.raises(PluginError, match="state_dict: TypeError: Object of type set"):
-        Callbacks(named("Unsaveable")).state_dict()
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Unsaveable", "state_dict: TypeError: Object of type set"),
+        ("ByNumber", "state_dict: ValueError: JSON changes the state; use texts as keys"),
+        ("NotFinite", "state_dict: ValueError: Out of range float values are not JSON compliant"),
+        ("Forgets", "load_state_dict: KeyError: 'best'"),
+    ],
+)
+def test_a_state_that_cannot_be_saved_or_restored_is_found_before_the_run(named, name, message):
+    with pytest.raises(PluginError, match=message):
+        Callbacks(named(name))
 
 
 @pytest.mark.parametrize(
