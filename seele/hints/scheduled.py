@@ -11,6 +11,7 @@ from itertools import pairwise
 from random import Random
 from typing import Any
 
+from seele.errors import ConfigError
 from seele.hints.contract import (
     Controller,
     SequentialController,
@@ -169,14 +170,23 @@ class EachHint(VisitCounter):
     ``seele.hints.when=rescue`` every hint is tried once, as in Scaf-GRPO (arXiv:2510.19807).
 
     Args:
-        warmup_steps: Number of training steps at the beginning without any hints.
+        warmup_steps: Number of training steps at the beginning without any hints; less than the run has.
+        training_steps: Steps of the run; None if unknown.
+
+    Raises:
+        ConfigError: If the run would end before its first hint.
     """
 
     name = "each"
 
-    def __init__(self, *, warmup_steps: int = 0) -> None:
+    def __init__(self, *, warmup_steps: int = 0, training_steps: int | None = None) -> None:
         super().__init__()
         self._warmup_steps = int(check_number("warmup_steps", warmup_steps))
+        if training_steps is not None and warmup_steps >= training_steps:
+            raise ConfigError(
+                f"warmup_steps: {warmup_steps} steps without hints are all of the run's {training_steps}; "
+                f"set seele.hints.settings.warmup_steps below {training_steps}"
+            )
 
     def plan_rounds(
         self, requests: Sequence[RoundRequest], *, num_rollouts: int

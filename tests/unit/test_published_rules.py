@@ -150,7 +150,9 @@ def test_trapo_begins_each_visit_anew():
 
 
 def test_each_hint_of_scaf_grpo_is_tried_once_after_the_steps_without():
-    controller = build("each", rounds=2, warmup_steps=50)
+    controller = build("each", rounds=2, warmup_steps=50, training_steps=51)
+    with pytest.raises(ConfigError, match=r"50 steps without hints are all of the run's 50; set .* below 50"):
+        build("each", rounds=2, warmup_steps=50, training_steps=50)
     legal = tuple(tier / 13 for tier in range(13))
 
     def plan(round_index, num_rollouts, legal=legal):
