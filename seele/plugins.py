@@ -151,15 +151,19 @@ def blame(part: Any, doing: str, *, key: str, error: type[SeeleError] = PluginEr
 
 def _load(spec: str, key: str) -> Any:
     location, _, name = spec.rpartition(":")
+    file = Path(location).expanduser().resolve() if location.endswith(".py") else None
+    if file and not file.is_file():
+        raise ConfigError(f"{key}: no file {location!r} ({spec!r})")
     try:
-        if not location.endswith(".py"):
+        if file is None:
             return pkgutil.resolve_name(f"{location}:{name}")
-        part: Any = _module_of(Path(location).expanduser().resolve())
-    except FileNotFoundError as error:
-        raise ConfigError(f"{key}: no file {location!r} ({spec!r})") from error
-    except Exception as error:
+        part: Any = _module_of(file)
+    except (Exception, SystemExit) as error:
+        remedy = ""
+        if isinstance(error, SystemExit):
+            remedy = "; put what only a script does under `if __name__ == '__main__':`"
         raise ConfigError(
-            f"{key}: cannot import {spec!r}: {type(error).__name__}: {error} ({where_raised(error)})"
+            f"{key}: cannot import {spec!r}: {type(error).__name__}: {error} ({where_raised(error)}){remedy}"
         ) from error
     for attribute in name.split("."):
         if not hasattr(part, attribute):
@@ -182,8 +186,6 @@ def _own_names(part: Any) -> list[str]:
 
 def _module_of(file: Path) -> ModuleType:
     """Return the module of a file, loaded once per process."""
-    if not file.is_file():
-        raise FileNotFoundError(file)
     name = f"seele_plugin_{file.stem}_{hashlib.sha256(str(file).encode()).hexdigest()[:8]}"
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, file)

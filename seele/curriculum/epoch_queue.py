@@ -117,6 +117,11 @@ class EpochQueue:
     def _begin_epoch(self, *, besides: Collection[int]) -> None:
         waiting = set(besides)
         order = self._order_of_epoch(self._epochs_begun).tolist()
+        if len(set(order)) < len(order):
+            raise DataError(
+                f"the curriculum's epoch {self._epochs_begun} has {len(order)} places for {len(set(order))} "
+                "problems; an epoch must name each problem at most once: put the second time into the next"
+            )
         self._pending.extend(problem for problem in order if problem not in waiting)
         self._epochs_begun += 1
 

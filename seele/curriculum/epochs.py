@@ -35,8 +35,8 @@ class EpochCurriculum:
             cls.name = cls.__name__
 
     def __init__(self, num_problems: int, order_of_epoch: Callable[[int], Problems], **header: Any) -> None:
-        """Draw from the orders of epochs 0, 1, ..., which need not have all problems; a saved state must also
-        match ``header``.
+        """Draw from the orders of epochs 0, 1, ..., each with all or some problems, none of them twice; a
+        saved state must also match ``header``.
         """
         self._num_problems = num_problems
         self._queue = EpochQueue(order_of_epoch)

@@ -142,17 +142,17 @@ def check_curriculum(saved: Curriculum, restored: Curriculum, *, num_problems: i
     for _ in range(2):
         drawn = saved.draw(num_problems)
         saved.observe({problem: 0.1 * (1 + problem % 3) for problem in drawn})
+        _ = saved.epochs, saved.metrics()
     _restore(saved, restored, part=part, key=CURRICULUM)
     _check_same(saved.draw(num_problems), restored.draw(num_problems), part=part, key=CURRICULUM)
 
 
-def check_selection(saved: Selection, restored: Selection, *, part: Any) -> None:
-    """Like ``check_curriculum``, for a selection."""
-    rates: Sequence[Mapping[str, float]] = [
-        {f"probe-{problem}": (problem + step) % 5 / 4 for problem in range(8)} for step in range(3)
-    ]
+def check_selection(saved: Selection, restored: Selection, *, instance_ids: Sequence[str], part: Any) -> None:
+    """Like ``check_curriculum``, for a selection among made-up pass rates of these problems."""
+    rates = [{name: (index + step) % 5 / 4 for index, name in enumerate(instance_ids)} for step in range(3)]
     for step in (0, 1):
         saved.select(rates[step], epoch=0.5 * step)
+        saved.metrics()
     _restore(saved, restored, part=part, key=SELECTION)
     now, again = (each.select(rates[2], epoch=1.0) for each in (saved, restored))
     _check_same(now, again, part=part, key=SELECTION)

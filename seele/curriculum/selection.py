@@ -1,6 +1,6 @@
 """Selections by name: SEELE's own, one per file except the one that keeps every group, and a user's own."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from seele.config.settings import SelectionConfig
@@ -67,8 +67,9 @@ def build_selection(config: SelectionConfig, seed: int) -> Selection:
     return CheckedSelection(build_own(part, key=SELECTION, given={"seed": seed}, settings=config.settings))
 
 
-def check_selection(config: SelectionConfig, seed: int) -> None:
-    """Check the selection of a run before it starts, with a trial if it is not one of SEELE's own.
+def check_selection(config: SelectionConfig, *, seed: int, instance_ids: Sequence[str]) -> None:
+    """Check the selection of a run before it starts, with a trial on some of its problems if it is not one of
+    SEELE's own.
 
     Raises:
         ConfigError: As in ``build_selection``, or if its state does not restore it.
@@ -76,7 +77,8 @@ def check_selection(config: SelectionConfig, seed: int) -> None:
     """
     selection = build_selection(config, seed)
     if config.name not in SELECTIONS:
-        check_own(selection, build_selection(config, seed), part=_find(config))
+        again = build_selection(config, seed)
+        check_own(selection, again, instance_ids=instance_ids, part=_find(config))
 
 
 def _find(config: SelectionConfig) -> Any:

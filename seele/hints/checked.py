@@ -195,6 +195,9 @@ def check_round_trip(
             f"{KEY}: {where(part)}: after a further step, the restored controller has the state "
             f"{_short(states[1])} where it would have had {_short(states[0])}; in JSON, keys become texts"
         )
+    saved.metrics()
+    saved.curves([*_PROBLEMS])
+    saved.predicted_accuracy("probe-a", [0.0, 0.5])
 
 
 def _make_step(

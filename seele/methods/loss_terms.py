@@ -73,18 +73,31 @@ class LossTerms:
                         "column, which is empty or taken by another term; choose another"
                     )
                 seen.add(name)
-            if each.is_users and (why := why_not_a_mean(each.term.name)):
+            if each.is_users and (why := why_not_a_metric(each.term.name)):
                 raise ConfigError(f"{each.key}: {where(each.term)}: {why}")
 
 
-def why_not_a_mean(name: str) -> str:
-    """Return why verl would not log a metric's mean over mini-batches; empty if it would."""
+def why_not_a_metric(name: str) -> str:
+    """Return why verl would not log a loss term's metric, or not its mean over mini-batches; empty if it
+    would.
+    """
+    if name in _VERLS:
+        return f"the name {name!r} is taken by a metric of verl's; choose another name"
     if "min" not in name and "max" not in name:
         return ""
     return (
         f"the name {name!r} has min or max in it, so verl would log the metric's minimum or maximum over "
         "mini-batches; choose another name"
     )
+
+
+_VERLS = frozenset(
+    {
+        *("entropy", "entropy_loss", "grad_norm", "kl_coef", "kl_loss", "loss", "lr", "mfu"),
+        *("pg_clipfrac", "pg_clipfrac_lower", "pg_loss", "ppo_kl"),
+    }
+)
+"""Metrics of verl's update, logged as ``actor/NAME`` like those of loss terms."""
 
 
 def _check_columns(term: LossTerm, key: str) -> None:

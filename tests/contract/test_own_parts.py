@@ -92,6 +92,10 @@ class Discriminator(Term):
     name = "discriminator_loss"
 
 
+class LikeVerls(Term):
+    name = "kl_loss"
+
+
 class LogsAMinimum(Term):
     def compute(self, batch):
         zero = batch.log_probs_BR.sum() * 0
@@ -230,6 +234,7 @@ def test_terms_are_checked_before_the_run(own):
         LossTerms(settings(own, "Term", "Term"))
     for name, complaint in (
         ("Discriminator", "the name 'discriminator_loss' has min or max in it"),
+        ("LikeVerls", "the name 'kl_loss' is taken by a metric of verl's"),
         ("Miscounts", r"counted names 'own_weight', .* the term's columns, \['own_weights'\]"),
         ("TakesOver", r"takes_over names 'own_weights', .* the term's columns over responses, \[\]"),
         ("Unclips", r"unclips names 'own_weights', .* the term's counted columns, \[\]"),

@@ -129,6 +129,13 @@ def test_epochs_may_differ_in_their_problems(steps):
     assert EpochCurriculum(8, staged).draw(4, postponed={1}) == [0, 2, 3, 4]
 
 
+def test_an_epoch_that_names_a_problem_twice_is_an_error():
+    twice = EpochCurriculum(8, lambda epoch: np.arange(8 + epoch) % 8)
+    twice.draw(8)
+    with pytest.raises(DataError, match="epoch 1 has 9 places for 8 problems; an epoch must name each"):
+        twice.draw(1)
+
+
 def test_epochs_that_are_too_small_for_a_step_are_an_error():
     with pytest.raises(DataError, match=r"epochs 1 to 100 have too few problems .* 3 are already .* give"):
         EpochCurriculum(8, lambda epoch: np.arange(3)).draw(4)

@@ -98,6 +98,12 @@ def test_a_part_of_a_file_can_be_pickled(module):
     [
         ("x = 1\ny = 1 / 0\n", "x", r"ZeroDivisionError: division by zero \(.*my_part.py:2\)"),
         ("x = 1\ndef f(:\n", "f", r"SyntaxError: .* \(/.*my_part.py:2\)"),
+        (
+            "x = 1\nopen('no/such/table.json')\n",
+            "x",
+            r"cannot import .*No such file or directory: 'no/such/table.json' \(.*my_part.py:2\)",
+        ),
+        ("import sys\nsys.exit(0)\n", "f", r"SystemExit: 0 \(.*my_part.py:2\); put .* `if __name__ =="),
         ("import no_such_module\n", "f", r"No module named 'no_such_module' \(.*my_part.py:1\)"),
         (
             "import json\nfrom math import isclose\nfrom pathlib import Path\n"
@@ -667,7 +673,7 @@ def test_a_curriculum_that_does_not_come_back_is_refused_before_the_run(own_curr
 
 def test_a_selection_of_ones_own_keeps_the_groups_that_it_names(own_curriculum):
     config = selection(own_curriculum(SELECTION, "Halves"))
-    check_selection(config, seed=0)
+    check_selection(config, seed=0, instance_ids=["a"])
     rates = {"a": 0.0, "b": 0.25, "c": 1.0, "d": 0.5}
     assert build_selection(config, 0).select(rates, epoch=0.0) == ["b", "d"]
     assert build_selection(selection(config.name, low=0.5), 0).select(rates, epoch=0.0) == ["d"]
@@ -676,6 +682,27 @@ def test_a_selection_of_ones_own_keeps_the_groups_that_it_names(own_curriculum):
     state = planner.state_dict()
     assert state["selection"] == {"selection": "Halves", "version": 1}
     planner.load_state_dict(state)
+
+
+def test_metrics_that_only_a_run_would_read_are_tried_before_it(own_curriculum, own):
+    broken = "\n    def metrics(self):\n        return {'label': 'hard'}\n"
+    message = "metrics, which must be names and numbers: ValueError: .*'hard'"
+    with pytest.raises(PluginError, match=message):
+        config = selection(own_curriculum(SELECTION + broken, "Halves"))
+        check_selection(config, seed=0, instance_ids=["a"])
+    with pytest.raises(PluginError, match=message):
+        config = curriculum(own_curriculum(CURRICULUM + broken, "HardestFirst"))
+        check_curriculum(config, ROWS, seed=0, num_problems=2)
+    with pytest.raises(PluginError, match=message):
+        check_controller(settings(own(GOOD + broken)))
+
+
+def test_a_selection_is_tried_on_the_runs_own_problems(own_curriculum):
+    looks_up = ("[name for", "[{'a': 1, 'b': 2}[name] and name for")
+    config = selection(own_curriculum(SELECTION, "Halves", looks_up))
+    check_selection(config, seed=0, instance_ids=["a", "b"])
+    with pytest.raises(PluginError, match="select: KeyError: 'c'"):
+        check_selection(config, seed=0, instance_ids=["b", "c"])
 
 
 def test_groups_that_the_step_does_not_have_are_refused(own_curriculum):

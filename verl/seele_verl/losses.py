@@ -19,7 +19,7 @@ from verl.workers.utils.losses import ppo_loss
 from verl.workers.utils.padding import no_padding_2_padding
 
 from seele.losses.off_policy import negative_log_likelihood
-from seele.methods.loss_terms import WeighedTerm, why_not_a_mean
+from seele.methods.loss_terms import WeighedTerm, why_not_a_metric
 from seele.plugins import blame
 from seele_verl.protocol import INSTANCE_IDS, count_of
 
@@ -213,7 +213,7 @@ def _compute(each: WeighedTerm, batch: MicroBatch) -> tuple[torch.Tensor, Mappin
     with blame(each.term, f"compute, problems {batch.instance_ids}", key=each.key):
         loss, metrics = each.term.compute(batch)
         for name, value in {each.term.name: loss, **metrics}.items():
-            if why := why_not_a_mean(name):
+            if why := why_not_a_metric(name):
                 raise ValueError(why)
             if not isinstance(value, torch.Tensor) or value.ndim or not torch.isfinite(value):
                 found = f"shape {tuple(value.shape)}" if getattr(value, "ndim", 0) else repr(value)

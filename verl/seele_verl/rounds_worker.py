@@ -23,9 +23,7 @@ from seele.methods import METHODS
 from seele.methods.advantage import group_advantages
 from seele.methods.baselines import build_baseline, group_of
 from seele.methods.loss_terms import LossTerms
-from seele.methods.sources import KEY as SOURCE
-from seele.methods.sources import build_source
-from seele.plugins import blame
+from seele.methods.sources import build_source, given_responses
 from seele.records import Completion, Finish, Instance, Origin, Rollout, Success, Visit
 from seele.reward.extract import opens_thoughts
 from seele.reward.function_grader import open_grader
@@ -293,25 +291,11 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
     def _given(
         self, instance: Instance, encoded: EncodedProblem, replayed: Completion | None
     ) -> list[Completion]:
-        """Return the group's supplied responses, which are not generated.
-
-        Raises:
-            PluginError: A user's own source raised, or what it returned is not a response.
-        """
-        asked = f"given, problem {instance.instance_id!r}"
-        with blame(self.source, asked, key=SOURCE):
-            given = self.source.given(instance, encoded, self.tokenizer, replayed=replayed)
-            if given and not self.source.adds_rollouts:
-                raise ValueError(f"got {len(given)} responses, but adds_rollouts is not true")
-            most = self.seele.hints.rollouts_of_rounds[0] - 1
-            if len(given) > most:
-                raise ValueError(f"got {len(given)} responses, at most {most} allowed: one must be generated")
-            for each in given:
-                if not 0 < len(each.token_ids) == len(each.log_probs):
-                    raise ValueError(
-                        f"got {len(each.token_ids)} tokens with {len(each.log_probs)} log-probabilities; "
-                        "a response needs at least one token, and as many log-probabilities"
-                    )
+        """Return the group's supplied responses, which are not generated."""
+        at_most = self.seele.hints.rollouts_of_rounds[0] - 1
+        given = given_responses(
+            self.source, instance, encoded, self.tokenizer, replayed=replayed, at_most=at_most
+        )
         return [self._cut(each) for each in given]
 
     def _cut(self, given: Completion) -> Completion:

@@ -7,8 +7,11 @@ from seele.methods.sources.replay import ReplaySource, SuccessesSource
 from seele.methods.sources.source import KEY, OffPolicySource
 from seele.methods.sources.trace import TraceSource
 from seele.plugins import blame, find_part, require_members
+from seele.records import Completion, Instance
+from seele.rollout.solutions import EncodedProblem
+from seele.rollout.templates import Tokenizer
 
-__all__ = ["SOURCES", "OffPolicySource", "build_source"]
+__all__ = ["SOURCES", "OffPolicySource", "build_source", "given_responses"]
 
 SOURCES: dict[str, type[OffPolicySource]] = {
     "none": OffPolicySource,
@@ -34,3 +37,32 @@ def build_source(settings: OffPolicyConfig) -> OffPolicySource:
         source: OffPolicySource = part(settings)
     require_members(source, MEMBERS, key=KEY)
     return source
+
+
+def given_responses(
+    source: OffPolicySource,
+    instance: Instance,
+    encoded: EncodedProblem,
+    tokenizer: Tokenizer,
+    *,
+    replayed: Completion | None = None,
+    at_most: int,
+) -> list[Completion]:
+    """Return the responses that a source gives to a group (``OffPolicySource.given``).
+
+    Raises:
+        PluginError: The source raised, or what it returned are not ``at_most`` responses.
+    """
+    with blame(source, f"given, problem {instance.instance_id!r}", key=KEY):
+        given = source.given(instance, encoded, tokenizer, replayed=replayed)
+        if given and not source.adds_rollouts:
+            raise ValueError(f"got {len(given)} responses, but adds_rollouts is not true")
+        if len(given) > at_most:
+            raise ValueError(f"got {len(given)} responses, at most {at_most} allowed: one must be generated")
+        for each in given:
+            if not 0 < len(each.token_ids) == len(each.log_probs):
+                raise ValueError(
+                    f"got {len(each.token_ids)} tokens with {len(each.log_probs)} log-probabilities; a "
+                    "response needs at least one token, and as many log-probabilities, zeros if it has none"
+                )
+    return given

@@ -75,7 +75,8 @@ class OffPolicySource:
                 ``replays_visited``.
 
         Returns:
-            Completions with a log-probability for each token. Those longer than a response are cut.
+            Completions with a log-probability for each token, any number without ``has_log_probs``. Those
+            longer than a response are cut.
         """
         return []
 

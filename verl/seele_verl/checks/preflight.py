@@ -10,6 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from seele.callbacks import Callbacks
 from seele.config import SeeleConfig
+from seele.curriculum import check_selection
 from seele.data.overlong import Fits, keep_fitting
 from seele.data.steps.hint_units import for_hints
 from seele.data.storage.files import nearest_existing, try_to_write
@@ -136,6 +137,8 @@ def check_run(config: DictConfig, overrides: Sequence[str], *, machine: Machine 
         check_milestones(seele, [instance for instance, _ in training])
     check_reward_function(seele, training[0][0])
     check_columns_of_curriculum(config.data.train_files, seele, num_problems=begun)
+    tried = [instance.instance_id for instance, _ in training[:8]]
+    check_selection(seele.selection, seed=seele.seed, instance_ids=tried)
     check_own_tokenizer(config)
     tokenizer: Any = None
     with machine():

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from omegaconf import DictConfig
 
 from seele.config import SeeleConfig
-from seele.curriculum import check_curriculum, check_selection, columns_needed
+from seele.curriculum import check_curriculum, columns_needed
 from seele.data.overlong import Problem
 from seele.data.storage.files import as_paths
 from seele.data.storage.schema import read_columns, read_problem_files
@@ -143,8 +143,7 @@ def check_milestones(seele: SeeleConfig, training: Sequence[Instance]) -> None:
 
 
 def check_columns_of_curriculum(files: Any, seele: SeeleConfig, *, num_problems: int) -> None:
-    """Raise an error if curriculum or selection cannot be built from the columns of ``num_problems`` rows."""
-    check_selection(seele.selection, seed=seele.seed)
+    """Raise an error if the curriculum cannot be built from the columns, or cannot draw ``num_problems``."""
     names = columns_needed(seele.curriculum)
     rows = [row for path in as_paths(files) for row in read_columns(path, names)] if names else []
     num_problems = min(num_problems, len(rows))

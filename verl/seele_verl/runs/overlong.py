@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from seele.config import SeeleConfig
 from seele.data.overlong import Fits, Limits, Problem, Tokens, fit, keep_fitting, write_record
 from seele.errors import DataError
-from seele.methods.sources import OffPolicySource, build_source
+from seele.methods.sources import OffPolicySource, build_source, given_responses
 from seele.plugins import blame
 from seele.records import Instance
 from seele.rollout.solutions import EncodedProblem, encode_problem, encode_with_solution
@@ -62,6 +62,7 @@ def keep_problems(
     Raises:
         DataError: With ``seele.data.overlong=refuse``, a problem does not fit. With the other values, no
             validation problem is left, or fewer training problems than ``needed``.
+        PluginError: The off-policy source cannot give the first problem its responses.
     """
     limits = Limits(prompt=config.data.max_prompt_length, response=config.data.max_response_length)
     overlong, how = seele.data.overlong, seele.prompt
@@ -88,6 +89,9 @@ def keep_problems(
             tokens = Tokens(prompt=len(encoded.prompt_ids))
             if trained and not supervised:
                 tokens = _lengths(encoded, instance, source, tokenizer, gives_hints=gives_hints)
+                if instance is training[0][0]:  # a fault found now costs less than one in the first step
+                    at_most = seele.hints.rollouts_of_rounds[0] - 1
+                    given_responses(source, instance, encoded, tokenizer, at_most=at_most)
             if trained and learns_solutions and encoded.step_ids:
                 solution = len(encoded.solution(tokenizer))
                 tokens = replace(tokens, response=max(tokens.response, solution))
