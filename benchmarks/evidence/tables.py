@@ -162,8 +162,9 @@ def compare_runs(
     """Compare arms by their runs, at equal cost; None without two arms, or without the reference.
 
     A comparison ends with its shortest run, so arms that spent far less than GRPO are skipped: supervised
-    ones generate nothing, and DAPO trains on little of what it generates. ``enough`` replaces
-    ``ENOUGH``, and ``reference`` takes GRPO's place.
+    ones generate nothing, and DAPO trains on little of what it generates. Without ``reference``, a task
+    without the arm ``grpo`` skips only arms that spent nothing. ``enough`` replaces ``ENOUGH``, and
+    ``reference`` takes GRPO's place.
     """
     spent = {
         arm: min(reader(folder).metrics[-1].get(COSTS[cost].metric, 0.0) for folder in folders)

@@ -51,7 +51,7 @@ class SeedComparison:
     """Folders of A and B, seed by seed."""
     rows: tuple[SeedDifference, ...]
     notes: tuple[str, ...]
-    """What differs between the conditions of a pair, and benchmarks that a pair lacks."""
+    """What differs between the conditions of a pair or the sizes of pairs, and benchmarks that a pair lacks."""
 
     def text(self) -> str:
         """A Markdown table, then the pairs and notes."""
@@ -88,11 +88,11 @@ def compare_seeds(first: Sequence[Path], second: Sequence[Path]) -> SeedComparis
         for each in compared[1:]
         for note in differing(begin.conditions[0], each.conditions[0], ignoring=OF_THE_MODEL)
     ]
-    rows, missing = _rows(compared)
+    rows, amiss = _rows(compared)
     if len(compared) < MIN_SEEDS:
         notes.append(f"fewer than {MIN_SEEDS} seeds, so no interval")
     return SeedComparison(
-        pairs=tuple(each.names for each in compared), rows=tuple(rows), notes=(*notes, *missing)
+        pairs=tuple(each.names for each in compared), rows=tuple(rows), notes=(*notes, *amiss)
     )
 
 
@@ -109,7 +109,7 @@ def _check_models(conditions: Sequence[Mapping[str, Any]], names: Sequence[str])
 
 
 def _rows(compared: Sequence[Comparison]) -> tuple[list[SeedDifference], list[str]]:
-    """The rows of what every pair has, and notes on what some pairs lack."""
+    """The rows of what every pair has, and notes on what some pairs lack or have fewer problems of."""
     of_pairs: dict[tuple[str, float | None], list[Difference | Estimate]] = defaultdict(list)
     for pair in compared:
         for row in pair.differences:
@@ -117,13 +117,17 @@ def _rows(compared: Sequence[Comparison]) -> tuple[list[SeedDifference], list[st
     for pair in compared:
         for name, average in pair.averages.items():
             of_pairs[f"average of {name}", None].append(average)
-    rows, missing = [], []
+    rows, amiss = [], []
     for (name, temperature), found in of_pairs.items():
         if len(found) == len(compared):
             rows.append(_row(name, temperature, found))
+            sizes = [each.problems for each in found if isinstance(each, Difference)]
+            if len({*sizes}) > 1:
+                counts = ", ".join(map(str, sizes))
+                amiss.append(f"{name}: the pairs have {counts} problems, and each pair counts the same")
         else:
-            missing.append(f"{name}: only {len(found)} of {len(compared)} pairs have it, so it is left out")
-    return rows, missing
+            amiss.append(f"{name}: only {len(found)} of {len(compared)} pairs have it, so it is left out")
+    return rows, amiss
 
 
 def _row(name: str, temperature: float | None, found: Sequence[Difference | Estimate]) -> SeedDifference:
