@@ -66,7 +66,8 @@ Arms are ranked by that difference; one with fewer than three seeds in common wi
 rank.
 Arms are sorted by the number of tasks on which that interval lies above zero, of those that have
 one, then by the mean difference.
-An arm that a task takes over from another one counts there only.
+An arm that a task takes over from another one counts there only, and has the seeds of this task
+here.
 An empty cell has no runs, or runs that spent far less than GRPO's.
 Arms have 16 rollouts per problem unless the table says 8.
 [The protocol](protocol.md#arms) says more, and `benchmarks/evidence/plan.yaml` has their settings.

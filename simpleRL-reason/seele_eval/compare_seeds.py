@@ -51,7 +51,7 @@ class SeedComparison:
     """Folders of A and B, seed by seed."""
     rows: tuple[SeedDifference, ...]
     notes: tuple[str, ...]
-    """What differs between the conditions of a pair or the sizes of pairs, and benchmarks that a pair lacks."""
+    """What differs within pairs and between them, and benchmarks that a pair lacks."""
 
     def text(self) -> str:
         """A Markdown table, then the pairs and notes."""
