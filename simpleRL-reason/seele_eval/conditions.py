@@ -13,7 +13,7 @@ from typing import Any
 from seele.data.storage.files import as_paths, read_yaml
 from seele.errors import ConfigError, DataError
 from seele.records import Chat
-from seele.report.run_folder import MERGED, STEP_FILE, TRACKER, read_step
+from seele.report.run_folder import MERGED, STEP_FILE, TRACKER, read_json, read_step
 from seele.rollout.templates import TEMPLATES
 from seele_eval.grading import BOX
 
@@ -68,10 +68,13 @@ class RunDefaults:
     """Validation file by its stem."""
     reward: Mapping[str, Any]
     """The section ``seele.reward``."""
+    inputs: Mapping[str, Any]
+    """SHA-256 of the files of the run's own parts, by path, as ``run_card.json`` has it; empty if unknown."""
 
 
 def read_run_defaults(run: Path) -> RunDefaults:
-    """Read the template, response limit, validation files and reward from ``RUN/resolved.yaml``.
+    """Read the template, response limit, validation files and reward from ``RUN/resolved.yaml``, and the
+    inputs from ``RUN/run_card.json`` if it can be read.
 
     Raises:
         DataError: If the file is missing.
@@ -96,6 +99,7 @@ def read_run_defaults(run: Path) -> RunDefaults:
     by_name = {path.stem: path for path in paths}
     if len(by_name) < len(paths):
         raise ConfigError(f"{path}: data.val_files have the same stem: {[str(p) for p in paths]}; rename one")
+    inputs = _select(read_json(run, "run_card.json", [], ""), "inputs")
     return RunDefaults(
         template=values["seele.prompt.template"],
         stop=None if stop is None else tuple(stop),
@@ -103,6 +107,7 @@ def read_run_defaults(run: Path) -> RunDefaults:
         max_tokens=int(values["data.max_response_length"]),
         problem_files=by_name,
         reward=_select(config, "seele.reward") or {},
+        inputs=inputs if isinstance(inputs, Mapping) else {},
     )
 
 

@@ -58,6 +58,9 @@ DEFAULT_TEMPLATE = "r1_zero"
 _GRADER_LIMITS = ("time_limit_s", "max_answer_chars", "memory_limit_mb")
 """Settings in ``seele.reward`` of what a grader may use."""
 
+_OF_FUNCTION = ("kwargs", "correct_from", "isolation", "time_limit_s", "memory_limit_mb")
+"""Settings in ``seele.reward`` that decide the verdict of a user's own reward function."""
+
 _FROM_VALIDATION = {
     "after_thinking": "only the text after </think> counts",
     "truncated_is_wrong": "a response that hits the length limit is wrong",
@@ -135,9 +138,12 @@ def make_plan(arguments: Arguments) -> Plan:
         gpu_memory_share=arguments.gpu_memory_share,
         dtype=arguments.dtype,
     )
-    is_runs = defaults and absolute_template(template) == absolute_template(defaults.template)
+    is_runs = defaults and (
+        absolute_template(template) == absolute_template(defaults.template)
+        or _has_moved(template, defaults.template, defaults.inputs)
+    )
     trained = defaults if is_runs else None
-    stop = _choose_stop(arguments, trained, template)
+    stop = _choose_stop(arguments, defaults, trained, template)
     check_chat(template, arguments.chat)
     chat = merge_chat(trained.chat if trained else NO_CHAT, arguments.chat)
     is_validation = not (arguments.problems or arguments.benchmarks)
@@ -290,13 +296,33 @@ def _check_where(arguments: Arguments, model: str) -> None:
         )
 
 
-def _choose_stop(arguments: Arguments, trained: RunDefaults | None, template: str) -> tuple[str, ...]:
+def _has_moved(spec: str, runs: str, inputs: Mapping[str, Any]) -> bool:
+    """Return True if ``spec`` names the run's own part ``runs`` at another path: under the same name, in a
+    file whose contents are those that the run recorded in ``inputs``.
+    """
+    file, _, name = absolute(spec).rpartition(":")
+    before, _, name_before = absolute(runs).rpartition(":")
+    if name != name_before or not Path(file).is_file():
+        return False
+    return inputs.get(before) == file_sha256(Path(file))
+
+
+def _choose_stop(
+    arguments: Arguments, defaults: RunDefaults | None, trained: RunDefaults | None, template: str
+) -> tuple[str, ...]:
     """The command's stop strings, else those of the run with this template, else the template's."""
     chosen = arguments.stop
     if chosen is None and trained:
         chosen = trained.stop
     folder = _chat_folder(arguments, template) if chosen is None else None
-    return stop_of(template, chosen, folder)
+    stop = stop_of(template, chosen, folder)
+    if arguments.stop is None and defaults and defaults.stop is not None and stop != defaults.stop:
+        sys.stderr.write(
+            f"warning: --template {template}: not the run's {defaults.template}, so the run's stop strings "
+            f"{list(defaults.stop)} do not apply; to apply them, pass "
+            + ("each with --stop TEXT\n" if defaults.stop else '--stop ""\n')
+        )
+    return stop
 
 
 def _choose_reading(
@@ -345,11 +371,26 @@ def _choose_reward(
         is_runs = validation.get("grader", default) == grader
         settings = {name: validation[name] for name in _GRADER_LIMITS if is_runs and name in validation}
     else:
-        is_runs = "grader" in trained and absolute(trained["grader"]) == absolute(grader)
+        runs = trained.get("grader", default)
+        inputs = defaults.inputs if defaults else {}
+        is_runs = absolute(runs) == absolute(grader) or _has_moved(grader, runs, inputs)
         settings = dict(trained) if is_runs else {}
+        if not is_runs and runs not in GRADERS:
+            _warn_of_unused(grader, trained)
     read = from_mapping(RewardConfig, settings, f"{arguments.run}/resolved.yaml: seele.reward")
     at_once = arguments.graders or max(GRADERS_AT_ONCE, read.num_workers)
     return replace(read, grader=grader, num_workers=at_once)
+
+
+def _warn_of_unused(grader: str, trained: Mapping[str, Any]) -> None:
+    """Write a line if settings of the run's own reward function do not apply to another one."""
+    defaults = asdict(RewardConfig())
+    if unused := [name for name in _OF_FUNCTION if trained.get(name, defaults[name]) != defaults[name]]:
+        sys.stderr.write(
+            f"warning: --grader {grader}: neither the run's {trained['grader']} nor the same function in an "
+            "unchanged copy of its file (SHA-256 in run_card.json), so these settings of the run's "
+            f"seele.reward do not apply: {', '.join(unused)}; to apply them, name one of the two\n"
+        )
 
 
 def _check_judges(tasks: Sequence[Task], grader: str) -> None:

@@ -218,6 +218,41 @@ def test_a_runs_stop_strings_go_with_its_template_by_any_path(model, trained_run
     assert {each.stop for each in engine.requests} == {("Q:",)}
 
 
+@pytest.mark.parametrize(
+    ("template", "options", "stop", "warned"),
+    [
+        ("moved.txt", (), (), True),
+        ("r1_zero", ("--stop", ""), (), False),
+        # The card has the SHA-256 of parts in Python files.
+        ("moved.py:ASK", (), ("Q:",), False),
+        ("other.py:ASK", (), (), True),
+    ],
+)
+def test_a_runs_stop_strings_go_with_its_template_or_a_line_says_that_they_do_not(
+    model, trained_run, tmp_path, capsys, template, options, stop, warned
+):
+    for name, text in (("mine.py", "ASK = 'Q: {question}'"), ("other.py", "ASK = 'R: {question}'")):
+        (tmp_path / name).write_text(text)
+    shutil.copy(tmp_path / "mine.py", tmp_path / "moved.py")
+    (tmp_path / "moved.txt").write_text("Q: {question}")
+    settings = yaml.safe_load((trained_run / "resolved.yaml").read_text())
+    settings["seele"]["prompt"] = {"template": f"{tmp_path}/mine.py:ASK", "stop": ["Q:"]}
+    (trained_run / "resolved.yaml").write_text(yaml.safe_dump(settings))
+    inputs = {f"{tmp_path}/mine.py": file_sha256(tmp_path / "mine.py")}
+    (trained_run / "run_card.json").write_text(json.dumps({"inputs": inputs}))
+    where = template if template == "r1_zero" else f"{tmp_path}/{template}"
+    argv = ["--run", trained_run, "--model", model, "--out", tmp_path / "out", "--template", where, *options]
+    plan = make_plan(parse_arguments([str(each) for each in argv]))
+    assert {each.request.stop for each in plan.draws} == {stop}
+    said = capsys.readouterr().err
+    assert ("warning: " in said) == warned
+    if warned:
+        assert said == (
+            f"warning: --template {where}: not the run's {tmp_path}/mine.py:ASK, so the run's stop strings "
+            "['Q:'] do not apply; to apply them, pass each with --stop TEXT\n"
+        )
+
+
 def test_a_validation_file_named_like_a_benchmark_is_not_taken_for_it(model, trained_run, problems):
     problems.rename(named := problems.with_name("math500.parquet"))
     settings = yaml.safe_load((trained_run / "resolved.yaml").read_text())
@@ -523,6 +558,45 @@ def test_a_runs_own_reward_function_judges_as_in_training(model, trained_run, tm
     # Another grader has the defaults.
     evaluate(KnowsFour(), *argv, "--grader", "mathruler")
     assert "correct_from" not in written(tmp_path / "out")["conditions"]
+
+
+@pytest.mark.parametrize(
+    ("grader", "card", "right", "unused"),
+    [
+        ("new/own.py:half", True, {"right": "3"}, ""),
+        ("new/own.py:half", False, {}, "kwargs, correct_from"),
+        ("new/own.py:other", True, {}, "kwargs, correct_from"),
+        ("new/changed.py:half", True, {}, "kwargs, correct_from"),
+    ],
+)
+def test_a_runs_own_reward_function_may_have_moved(
+    model, trained_run, tmp_path, capsys, grader, card, right, unused
+):
+    code = (
+        "def half(data_source, solution_str, ground_truth, extra_info, right='4'):\n"
+        "    return 0.5 * (ground_truth == right)\n\n\nother = half\n"
+    )
+    (new := tmp_path / "new").mkdir()
+    (new / "own.py").write_text(code)
+    (new / "changed.py").write_text(f"{code}\n")
+    settings = yaml.safe_load((trained_run / "resolved.yaml").read_text())
+    reward = {"grader": f"{tmp_path}/own.py:half", "kwargs": {"right": "3"}, "correct_from": 0.5}
+    settings["seele"]["reward"] = reward | {"time_limit_s": 5.0, "num_workers": 3}
+    (trained_run / "resolved.yaml").write_text(yaml.safe_dump(settings))
+    if card:
+        inputs = {f"{tmp_path}/own.py": file_sha256(new / "own.py")}
+        (trained_run / "run_card.json").write_text(json.dumps({"inputs": inputs}))
+    argv = ["--run", trained_run, "--model", model, "--out", tmp_path / "out", "--grader", tmp_path / grader]
+    plan = make_plan(parse_arguments([str(each) for each in argv]))
+    assert (plan.reward.kwargs, plan.reward.grader) == (right, f"{tmp_path}/{grader}")
+    assert plan.reward.correct_from == (0.5 if right else 1.0)
+    said = capsys.readouterr().err
+    assert said.count("\n") == said.count("warning: ") == bool(unused)
+    if unused:
+        assert said.startswith(
+            f"warning: --grader {tmp_path}/{grader}: neither the run's {tmp_path}/own.py:half "
+        )
+        assert f"seele.reward do not apply: {unused}; to apply them, name one of the two\n" in said
 
 
 def test_no_verdict_of_a_reward_function_outlives_its_code(model, problems, tmp_path, monkeypatch):
