@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
-from inspect import getfile, isfunction, ismethod, unwrap
+from inspect import getfile, iscoroutinefunction, isfunction, ismethod, signature, unwrap
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -164,6 +164,18 @@ def _own_judge(key: str, spec: str) -> tuple[Judge, str]:
             f"{key}: {spec!r} must be a function of an answer and the gold that begins with def, because the "
             f"checksum of its file is a condition of the scores; got {type(function).__name__}; call it from "
             "such a function"
+        )
+    try:
+        signature(function).bind("", "")
+    except TypeError as error:
+        raise ConfigError(
+            f"{key}: {where(function)}: {spec!r} cannot be called with an answer and the gold: {error}; give "
+            "it two parameters"
+        ) from error
+    if iscoroutinefunction(unwrap(function)):
+        raise ConfigError(
+            f"{key}: {where(function)}: {spec!r} is a coroutine function, whose verdict would have to be "
+            "awaited; begin it with def, and await inside with asyncio.run"
         )
 
     def judge(grader: Grader, problem: Problem, answer: str | None) -> Grade:

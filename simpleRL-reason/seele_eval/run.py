@@ -25,7 +25,7 @@ from seele_eval.benchmarks import GENERAL, MATH
 from seele_eval.command import Progress, exit_quietly, run_command
 from seele_eval.estimates import Estimate
 from seele_eval.generation import Stamps, stamp
-from seele_eval.grading import FoundAnswer, Grader, judge_found
+from seele_eval.grading import JUDGES, FoundAnswer, Grader, judge_found
 from seele_eval.plan import Draw, Plan, choose_engine, make_plan
 from seele_eval.predictions import PASS_FIGURE, PREDICTIONS, Ledger, Prediction
 from seele_eval.problems import Problem
@@ -109,25 +109,44 @@ def evaluate(arguments: Arguments, *, complete: Complete | None = None) -> Repor
     missing = [draw for draw in plan.draws if draw.key not in ledger.done]
     widened = _widened(plan, ledger)
     responses: Responses = iter(())
-    if missing:
-        complete = complete or choose_engine(arguments, plan)
-        responses = _of_same_model(complete([draw.request for draw in missing]), plan.stamps)
-    if missing or widened:
-        progress = Progress(sys.stderr, total=len(plan.draws), done=len(plan.draws) - len(missing))
-        with grader, ledger:
-            for prediction in widened:
-                ledger.append(prediction)
-            if missing:
-                if not isinstance(grader, FunctionGrader):
-                    # Starts the grader: a failure shows now, and the first finished sample need not wait.
-                    grader.grade_answer("1", "2")
-                record(missing, responses, ledger, grader, progress, threads=plan.reward.num_workers)
+    with grader:
+        if missing:
+            try_own_functions(missing, grader)
+            complete = complete or choose_engine(arguments, plan)
+            responses = _of_same_model(complete([draw.request for draw in missing]), plan.stamps)
+        if missing or widened:
+            progress = Progress(sys.stderr, total=len(plan.draws), done=len(plan.draws) - len(missing))
+            with ledger:
+                for prediction in widened:
+                    ledger.append(prediction)
+                if missing:
+                    if not isinstance(grader, FunctionGrader):
+                        # Starts the grader: a failure shows now, and the first finished sample need not wait.
+                        grader.grade_answer("1", "2")
+                    record(missing, responses, ledger, grader, progress, threads=plan.reward.num_workers)
     # Samples may hold further columns, requested earlier.
     predictions = [replace(ledger.done[draw.key], columns=draw.problem.columns) for draw in plan.draws]
     report = make_report(plan, predictions)
     _write(plan, report, left_out=_left_out(plan, ledger))
     sys.stderr.write(warning(plan, predictions) + _say_left_out(plan, ledger))
     return report
+
+
+def try_own_functions(draws: Sequence[Draw], grader: Grader | FunctionGrader) -> None:
+    """Call a user's own functions on the first problem of each task, before a run of the engine depends on
+    them: the reward function (``FunctionGrader.try_on``), or a benchmark's extraction and judge on the
+    reference answer.
+
+    Raises:
+        SeeleError: A function raised, hit a limit, or returned something that it may not.
+    """
+    for draw in {draw.task.name: draw for draw in reversed(draws)}.values():
+        task, problem = draw.task, draw.problem
+        task.extract(problem.answer, problem)
+        if isinstance(grader, FunctionGrader):
+            grader.try_on(_instance(task, problem))
+        elif task.judge not in JUDGES:
+            task.judge(grader, problem, problem.answer)
 
 
 def _of_same_model(responses: Responses, stamps: Stamps) -> Responses:

@@ -736,6 +736,33 @@ def test_a_judge_or_reader_that_fails_is_named_with_its_line_and_the_problem(leg
         load_own(f"{tmp_path}/typo.py:LEGS")
 
 
+@pytest.mark.parametrize(
+    ("judge", "complaint"),
+    [
+        ("def judge(answer): return True", r"cannot be called with an answer and the gold: too many pos"),
+        ("def judge(answer, *, gold): return True", r"cannot be called with an answer and the gold: "),
+        ("async def judge(answer, gold): return True", r"is a coroutine function, .*; begin it with def"),
+    ],
+)
+def test_a_judge_that_does_not_take_an_answer_and_the_gold_is_refused(legs, tmp_path, judge, complaint):
+    (tmp_path / "own.py").write_text(f"{judge}\n")
+    legs.write_text(f"{YAML}judge: own.py:judge\n")
+    with pytest.raises(ConfigError, match=rf"legs.yaml.judge: \S*own.py:1: '\S*own.py:judge' {complaint}"):
+        load_own(legs)
+
+
+def test_a_judge_is_tried_before_the_model_is_loaded(legs, model, tmp_path):
+    legs.write_text(f"{YAML}judge: legs.py:undecided\n")
+
+    def complete(requests):
+        raise AssertionError("the model must not be touched")
+
+    argv = ["--model", str(model), "--benchmarks", str(legs), "--out", str(out := tmp_path / "out")]
+    with pytest.raises(DataError, match=r"legs.py:13: problem \w+-\w+: a judge must return True or False"):
+        run.evaluate(parse_arguments(argv), complete=complete)
+    assert not out.exists()
+
+
 def test_a_benchmark_in_python_has_the_version_of_its_own_functions(legs, tmp_path):
     def version(code, name="OWN"):
         (file := tmp_path / f"own_{len([*tmp_path.iterdir()])}.py").write_text(CODE + code)

@@ -14,7 +14,7 @@ import yaml
 
 from seele.data.storage.files import file_sha256, settings_files
 from seele.data.storage.schema import write_problems
-from seele.errors import CheckpointError, ConfigError, DataError, SeeleError
+from seele.errors import CheckpointError, ConfigError, DataError, PluginError, SeeleError
 from seele.records import Finish, Instance
 from seele.rollout.templates import template_text
 from seele_eval import run as evaluation
@@ -498,6 +498,29 @@ def test_a_reward_function_of_the_users_own_judges_whole_responses(model, proble
     )
     found = {each.instance_id: each.extracted for each in read_predictions(tmp_path / "out").predictions}
     assert found == {"chains/0": None, "chains/1": None, "chains/2": None, "chains/3": "4"}
+
+
+@pytest.mark.parametrize(
+    ("returned", "complaint"),
+    [
+        ("1 / 0", r"own.py:1 raised ZeroDivisionError: .* on problem 'chains/0', response ''"),
+        # Of the first problem only the worked solution, "a\nb", is refused.
+        (
+            "5.0 * bool(solution_str)",
+            r"own.py:1 returned the score 5.0 on problem 'chains/0', response 'a\\nb'",
+        ),
+    ],
+)
+def test_a_reward_function_is_tried_before_the_model_is_loaded(
+    model, problems, tmp_path, returned, complaint
+):
+    (tmp_path / "own.py").write_text(
+        f"def judge(data_source, solution_str, ground_truth, extra_info): return {returned}\n"
+    )
+    options = ("--grader", f"{tmp_path}/own.py:judge")
+    with pytest.raises(PluginError, match=complaint):
+        evaluate(Untouchable(), *of_file(model, problems, tmp_path / "out", *options))
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_reward_function_of_the_users_own_gets_the_worked_solution(model, problems, tmp_path):
