@@ -107,7 +107,10 @@ def where_in(part: Any, error: BaseException) -> str:
     """Return the file and line of an error's innermost frame within the part's own file; if it has no frame
     there, as with a wrong number of arguments, return where the part begins.
     """
-    file = inspect.getfile(_defined(part))
+    try:
+        file = inspect.getfile(_defined(part))
+    except (OSError, TypeError):  # written in C
+        return where(part)
     lines = [each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename == file]
     return f"{file}:{lines[-1]}" if lines else where(part)
 
@@ -123,7 +126,11 @@ def require_members(part: Any, names: Iterable[str], *, key: str) -> None:
 
 
 def _defined(part: Any) -> Any:
-    """Return the class or function that is defined in a file; for an instance, its class."""
+    """Return the class or function that is defined in a file; of a ``partial``, the function that it calls;
+    for another instance, its class.
+    """
+    while isinstance(part, functools.partial):
+        part = part.func
     return inspect.unwrap(part if inspect.isclass(part) or inspect.isroutine(part) else type(part))
 
 

@@ -1,5 +1,7 @@
 """Benchmarks by name: the table's, and a user's own as a YAML file or an import path."""
 
+import json
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,8 +17,8 @@ from seele.config.build import from_mapping
 from seele.data.sources import OpenSplit, SourceSettings, open_split
 from seele.data.sources.reference import HubReference, beside, parse_reference
 from seele.data.storage.files import file_sha256, read_yaml
-from seele.errors import ConfigError, DataError
-from seele.plugins import find_part, installed_names, is_import_path, where, where_in
+from seele.errors import ConfigError, DataError, PluginError
+from seele.plugins import blame, find_part, installed_names, is_import_path, where, where_in
 from seele.records import Grade, GradeReason
 from seele.rollout.templates import QUESTION
 from seele_eval.benchmarks import BENCHMARKS, GROUPS, Benchmark
@@ -108,16 +110,65 @@ def _own(spec: str) -> tuple[str, Benchmark]:
         raise ConfigError(
             f"--benchmarks {spec}: expected a seele_eval.benchmarks.Benchmark, got {type(part).__name__}"
         )
-    return spec.rpartition(":")[2], replace(part, version=part.version or _version_of(spec, part))
+    checked = _checked(f"--benchmarks {spec}", part)
+    return spec.rpartition(":")[2], replace(checked, version=part.version or _version_of(spec, part))
+
+
+def _checked(key: str, benchmark: Benchmark) -> Benchmark:
+    """Return the benchmark with its own functions wrapped: an exception of one, or a result of another type,
+    is an error that names its file and line, and the problem. ``load_benchmark`` checks ``read``.
+    """
+
+    def opened() -> OpenSplit:
+        function = benchmark.open
+        assert function is not None, "only then it is called"
+        with blame(function, "open", key=key, error=ConfigError):
+            split = function()
+        if not isinstance(split, OpenSplit):
+            raise _wrong_type(key, function, "open", "a seele.data.sources.OpenSplit", split)
+        with blame(function, "rows and origin of open", key=key, error=ConfigError):
+            rows = list(split.rows)
+            json.dumps(dict(split.origin))  # scores.json holds it
+        for row in rows:
+            if not isinstance(row, tuple | list) or len(row) != 2:
+                raise _wrong_type(key, function, "rows of open", "pairs of a location and a row", row)
+        return replace(split, rows=rows)
+
+    def extract(text: str, problem: Problem) -> str | None:
+        doing = f"extract, problem {problem.instance_id}"
+        with blame(benchmark.extract, doing, key=key):
+            answer = benchmark.extract(text, problem)
+        if not isinstance(answer, str | None):
+            raise _wrong_type(key, benchmark.extract, doing, "a text or None", answer)
+        return answer
+
+    def judge(grader: Grader, problem: Problem, answer: str | None) -> Grade:
+        doing = f"judge, problem {problem.instance_id}"
+        with blame(benchmark.judge, doing, key=key):
+            grade = benchmark.judge(grader, problem, answer)
+        if not isinstance(grade, Grade):
+            raise _wrong_type(key, benchmark.judge, doing, "a seele.records.Grade", grade)
+        return grade
+
+    return replace(
+        benchmark,
+        open=opened if benchmark.open else None,
+        extract=extract if _is_users(benchmark.extract) else benchmark.extract,
+        judge=judge if _is_users(benchmark.judge) else benchmark.judge,
+    )
+
+
+def _wrong_type(key: str, function: Any, doing: str, expected: str, got: Any) -> PluginError:
+    return PluginError(f"{key}: {where(function)}: {doing}: must return {expected}, got {reprlib.repr(got)}")
+
+
+def _is_users(function: Any) -> bool:
+    return not str(getattr(function, "__module__", "")).startswith(f"{__package__}.")
 
 
 def _version_of(spec: str, benchmark: Benchmark) -> str:
     """Return a version of the user's own functions that decide a verdict; "" if there are none."""
-    own = [
-        function
-        for function in (benchmark.extract, benchmark.judge)
-        if not getattr(function, "__module__", "").startswith(f"{__package__}.")
-    ]
+    own = [function for function in (benchmark.extract, benchmark.judge) if _is_users(function)]
     if not all(_has_file(function) for function in own):
         raise ConfigError(
             f"--benchmarks {spec}: extract and judge must be functions that begin with def, because the "

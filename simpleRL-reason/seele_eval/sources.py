@@ -4,6 +4,7 @@ All errors in them are found here, before a model is loaded: missing files, wron
 break their schema.
 """
 
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -15,7 +16,7 @@ from seele.data.storage.files import file_sha256
 from seele.data.storage.hub import read_hub_rows
 from seele.data.storage.schema import read_problems
 from seele.errors import DataError, SeeleError
-from seele.plugins import where_in
+from seele.plugins import where, where_in
 from seele.rollout.templates import QUESTION
 from seele_eval.benchmarks import Benchmark
 from seele_eval.grading import Extract, Judge, extract_boxed, judge_one
@@ -118,6 +119,11 @@ def _problem(benchmark: Benchmark, row: Any, at: str) -> Problem:
         raise DataError(
             f"{where_in(benchmark.read, error)}: {at}: {type(error).__name__}: {error}"
         ) from error
+    if not isinstance(problem, Problem):
+        raise DataError(
+            f"{where(benchmark.read)}: {at}: read must return a seele_eval.problems.Problem, got "
+            f"{reprlib.repr(problem)}"
+        )
     question = benchmark.prompt.replace(QUESTION, problem.question)
     version = benchmark.version and f"-{benchmark.version[:8]}"
     if not benchmark.may_be_published and benchmark.prompt != QUESTION:

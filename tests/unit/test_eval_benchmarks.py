@@ -5,6 +5,7 @@ The rows in tests/fixtures/files.json are made up, in the real schemas.
 
 import json
 import os
+import re
 import shutil
 from dataclasses import replace
 from importlib.metadata import EntryPoint, EntryPoints
@@ -18,7 +19,7 @@ from helpers.real_data import SHARED, needs_shared
 from seele import plugins
 from seele.config.settings import RewardConfig
 from seele.data.storage.schema import write_problems
-from seele.errors import ConfigError, DataError
+from seele.errors import ConfigError, DataError, SeeleError
 from seele.records import Finish, Grade, GradeReason, Instance
 from seele.reward.grader import GraderPool
 from seele_eval import contamination, run
@@ -776,6 +777,75 @@ def test_a_benchmark_in_python_has_the_version_of_its_own_functions(legs, tmp_pa
     assert version(judged.format(1, "judge", ", version='7'")) == "7"
     with pytest.raises(ConfigError, match=r":OWN: extract and judge must be functions.*or set version="):
         version("class Judge:\n    pass\nOWN = Benchmark(read=read, judge=Judge())\n")
+
+
+OWN = """
+from functools import partial
+from pathlib import Path
+from seele.records import Grade, GradeReason
+
+ROWS = [("row 0", {"ask": "2+2?", "gold": "4"})]
+RIGHT = Grade(True, GradeReason.CORRECT)
+
+
+def opened(rows=ROWS, **origin):
+    return OpenSplit(rows=rows, origin=origin)
+
+
+def part(*given, **named):
+    return BODY
+
+
+OWN = Benchmark(**{"read": read, "open": opened} | {FIELDS})
+"""
+
+
+@pytest.mark.parametrize(
+    ("fields", "body", "complaint"),
+    [
+        ("judge", "True", ": judge, problem ID: must return a seele.records.Grade, got True"),
+        ("judge", "given[3]", ": judge, problem ID: IndexError: tuple index out of range (LINE)"),
+        ("extract", "4", ": extract, problem ID: must return a text or None, got 4"),
+        ("extract", "1 / 0", ": extract, problem ID: ZeroDivisionError: division by zero (LINE)"),
+        ("open", "ROWS", ": open: must return a seele.data.sources.OpenSplit, got [("),
+        ("open", "1 / 0", ": open: ZeroDivisionError: division by zero (LINE)"),
+        ("open", "opened(1 / 0 for _ in '1')", ": rows and origin of open: ZeroDivisionError"),
+        ("open", "opened(a=Path())", ": rows and origin of open: TypeError: Object of type"),
+        ("open", "opened([{'ask': 1}])", ": rows of open: must return pairs of a location and a row, got {"),
+        ("read", "given[0]", ": row 0: read must return a seele_eval.problems.Problem, got {'ask"),
+    ],
+)
+def test_a_mistake_in_a_benchmarks_own_functions_is_named_before_the_model_is_loaded(
+    model, tmp_path, fields, body, complaint
+):
+    def complete(requests):
+        raise AssertionError("the model must not be touched")
+
+    code = OWN.replace("BODY", body).replace("FIELDS", f'"{fields}": part')
+    (file := tmp_path / "own.py").write_text(CODE + code)
+    line = (CODE + code).split("\n").index("def part(*given, **named):") + 1
+    argv = ["--model", str(model), "--benchmarks", f"{file}:OWN", "--out", str(out := tmp_path / "out")]
+    with pytest.raises(SeeleError) as raised:
+        run.evaluate(parse_arguments(argv), complete=complete)
+    said = re.sub("problem [0-9a-f]{16}(-[0-9a-f]{8})?:", "problem ID:", str(raised.value))
+    assert f"{file}:{line}{complaint.replace('LINE', f'{file}:{line + 1}')}" in said
+    assert said.startswith(f"{file}" if fields == "read" else f"--benchmarks {file}:OWN: ")
+    assert not out.exists()
+
+
+def test_a_reader_that_is_a_partial_is_named_by_the_function_that_it_calls(tmp_path):
+    code = OWN.replace("BODY", "given[0]['gould']").replace("FIELDS", '"read": partial(part, gold=1)')
+    (file := tmp_path / "own.py").write_text(CODE + code)
+    with pytest.raises(DataError, match=rf"^{file}:\d+: row 0: KeyError: 'gould'$"):
+        load_own(f"{file}:OWN")
+
+
+def test_only_functions_of_ones_own_are_wrapped(legs, model, tmp_path):
+    assert load_own(f"{tmp_path}/legs.py:LEGS").judge is judge_one
+    assert load_own(f"{tmp_path}/legs.py:LEGS").extract is extract_boxed
+    code = OWN.replace("BODY", "RIGHT").replace("FIELDS", '"judge": part')
+    (file := tmp_path / "own.py").write_text(CODE + code)
+    assert evaluate(model, f"{file}:OWN", tmp_path / "out")[0].accuracy == 1.0
 
 
 def test_names_are_not_taken_twice(legs, tmp_path):

@@ -171,6 +171,9 @@ def test_a_mistake_is_looked_for_in_the_parts_own_file(module):
     with pytest.raises(TypeError) as raised:
         part()
     assert plugins.where_in(part, raised.value) == f"{file}:4"
+    assert plugins.where_in(partial(partial(part)), raised.value) == f"{file}:4"
+    assert plugins.where(partial(part)) == f"{file}:4"
+    assert plugins.where_in(partial(len), raised.value) == "builtins.len", "written in C"
 
 
 def test_addresses_and_texts_are_no_import_paths():
