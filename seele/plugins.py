@@ -79,8 +79,6 @@ def files_of(spec: str, part: Any) -> list[Path]:
     """
     location = spec.rpartition(":")[0]
     files = [Path(location).expanduser()] if location.endswith(".py") else []
-    while isinstance(part, functools.partial):
-        part = part.func
     with suppress(OSError, TypeError):
         files.append(Path(inspect.getfile(_defined(part))))
     return list(dict.fromkeys(file.resolve() for file in files))

@@ -10,6 +10,7 @@ machine that must meet the requirement.
 import csv
 import dataclasses
 import fcntl
+import gc
 import importlib.util
 import json
 import os
@@ -55,6 +56,8 @@ os._exit(0)
 
 # Tests import verl as a CPU run does, even on a machine with a GPU. Commands run without this: see finish.
 os.environ.update(ENVIRONMENT)
+# Libraries and thousands of tests stay: looking for garbage among them costs each process half a minute.
+gc.disable()
 # Several processes test at once, so the threads of their small matrix products would wait for one another.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -142,6 +145,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             raise pytest.UsageError(f"SEELE_REQUIRE={marker}, but {reason}")
         for item in marked if reason else ():
             item.add_marker(pytest.mark.skip(reason=str(reason)))
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

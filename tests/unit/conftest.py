@@ -4,10 +4,12 @@ import contextlib
 import hashlib
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,6 +18,9 @@ from types import ModuleType
 
 import pytest
 from hypothesis import settings
+
+from seele.reward import process as grading
+from seele.reward.process import WorkerPool, WorkerProcess
 
 # No test depends on the clock, or draws new examples: `pytest --hypothesis-profile=default` does.
 settings.register_profile("default", deadline=None)
@@ -43,6 +48,48 @@ def boxed_digit(prompt: str, seed: int) -> str:
 def no_waiting_for_the_hub(monkeypatch):
     """Retry an unreachable hub without waiting."""
     monkeypatch.setattr("seele.data.storage.hub.RETRY_DELAYS_S", (0.0, 0.0))
+
+
+@pytest.fixture(scope="session")
+def idle_graders():
+    """Grading processes that their tests no longer need, each with its last batch, by how they start."""
+    idle = defaultdict(list)
+    yield idle
+    for process, _ in (each for found in idle.values() for each in found):
+        process.end()
+
+
+@pytest.fixture(autouse=True)
+def graders_go_on(monkeypatch, request, idle_graders):
+    """Hand a grading process on to the next test, because each imports sympy, which takes a second; except to
+    tests of these processes themselves.
+    """
+    if request.path.name == "test_grader.py":
+        return
+
+    def start_of(worker):
+        inherited = (os.environ.get(name) for name in grading._INHERITED)
+        return worker._command, grading.NO_NETWORK, *inherited
+
+    def start(worker):
+        while worker._environment is None and (found := idle_graders[start_of(worker)]):
+            process, worker._batch = found.pop()
+            if not process.is_dead:
+                return process
+        return start_new(worker)
+
+    def close(pool):
+        for _ in range(pool._num_workers):
+            worker = pool._idle.get()
+            if worker._environment is None and worker._process is not None:
+                idle_graders[start_of(worker)].append((worker._process, worker._batch))
+                worker._process = None
+            pool._idle.put(worker)
+        end(pool)
+
+    start_new, end = WorkerProcess._start, WorkerPool.close
+    monkeypatch.setattr(WorkerProcess, "_start", start)
+    monkeypatch.setattr(WorkerPool, "close", close)
 
 
 @pytest.fixture

@@ -151,6 +151,8 @@ def set_environment(config: DictConfig) -> None:
     os.environ.update(worker_variables(config))
     # Ray's GCS keeps a record of each task, 100,000 by default: a small run's first 1,000 steps took 0.3 GB.
     os.environ.setdefault("RAY_task_events_max_num_task_in_gcs", "10000")
+    # Ray would start a worker for each core without the run's variables, which is never used.
+    os.environ.setdefault("RAY_prestart_worker_first_driver", "0")
     if config.trainer.device == "cpu":
         # GPUs are hidden, but Ray counts the names here, so there is one for each of its logical GPUs.
         names = ["-1"] * (config.ray_kwargs.ray_init.num_gpus or config.trainer.n_gpus_per_node)
