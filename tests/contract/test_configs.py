@@ -24,7 +24,7 @@ from seele.errors import ConfigError
 from seele.methods import METHODS, check_method
 from seele_verl import measured_cost, options, runner, train
 from seele_verl.changes import with_changes
-from seele_verl.checks.command_line import JOB_OF_HARDWARE, check_job
+from seele_verl.checks.command_line import JOB_OF_HARDWARE, check_job, check_names
 from seele_verl.checks.compositions import check_composition
 from seele_verl.checks.preflight import Preflight, check_batches
 from seele_verl.checks.verl_settings import check_verl_settings
@@ -85,6 +85,77 @@ def test_a_folder_of_compositions_may_have_any_name_and_must_exist(tmp_path, fol
     text = "# @package _global_\ndefaults: [grpo, _self_]\nseele: {hints: {rounds: 3}}\n"
     (named / "method" / "mine.yaml").write_text(text)
     assert train.compose(method, config_dir=str(named)).seele.hints.rounds == 3
+
+
+@pytest.fixture
+def own(tmp_path):
+    """Compose a method of the user's own with this text."""
+
+    def compose_own(text: str, *overrides: str) -> DictConfig:
+        (tmp_path / "method").mkdir()
+        (tmp_path / "method" / "mine.yaml").write_text(text)
+        return compose(["method=mine", *overrides], config_dir=str(tmp_path))
+
+    return compose_own
+
+
+GRPO = "# @package _global_\ndefaults: [grpo, _self_]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "defaults: [grpo, _self_]\nseele: {seed: 1}\n",
+            r"^method: got \['seele'\], which has no effect there; make the first line of \S+/method/mine"
+            r"\.yaml `# @package _global_`$",
+        ),
+        (f"# Mine.\n{GRPO}trainer: {{save_freq: 1}}\n", r"^method: got \['trainer'\], which has no effect"),
+        (
+            f"{GRPO}trainer: {{total_trainig_steps: 5}}\n",
+            r"^--config-dir \S+: trainer.total_trainig_steps: unknown key \(did you mean 'total_training_s",
+        ),
+        (f"{GRPO}algorithm: {{norm_adv_by_std: false}}\n", r"\(did you mean 'norm_adv_by_std_in_grpo'\?\);"),
+        (f"{GRPO}seele: {{hints: {{roundz: 2}}}}\n", r"hints.roundz: unknown key \(did you mean 'rounds'\?"),
+        (f"{GRPO}trainers: {{save_freq: 1}}\n", r": trainers: unknown key \(did you mean 'trainer'\?\)"),
+    ],
+)
+def test_what_a_composition_of_ones_own_sets_without_effect_is_refused(own, text, message):
+    with pytest.raises(ConfigError, match=message):
+        own(text)
+
+
+def test_a_composition_of_ones_own_may_add_keys_where_others_may(own):
+    text = (
+        "actor_rollout_ref:\n"
+        "  rollout: {enable_sleep_mode: false, engine_kwargs: {vllm: {seed: 1}}}\n"
+        "trainer: {v1: {sampler: {sampler_kwargs: {x: 1}}}}\n"
+    )
+    added = ("+ray_kwargs.ray_init.log_to_driver=false", "+trainer.mine=2", "replay=successes")
+    config = own(GRPO + text, *added)
+    assert not config.actor_rollout_ref.rollout.enable_sleep_mode and config.trainer.mine == 2
+
+
+def test_all_keys_that_our_files_set_are_known_to_the_check_of_a_users_own_files():
+    known = compose(["hardware=cpu"])
+    files = [OmegaConf.load(path) for path in sorted(CONFIGS.glob("*/*.yaml"))]
+    for group in set(options.GROUPS) - {"data"}:
+        files += [OmegaConf.create(values) for values in options.read_group(group).values()]
+    for file in files:
+        file.pop("defaults", None)
+        check_names(file, known, Path("ours"), [])
+
+
+def test_a_command_checks_the_users_own_files(tmp_path, monkeypatch, capsys):
+    (tmp_path / "method").mkdir()
+    (tmp_path / "method" / "mine.yaml").write_text(f"{GRPO}trainer: {{total_trainig_steps: 5}}\n")
+    monkeypatch.chdir(tmp_path)
+    for name in ("VERL_CONFIG_FOLDER", "HYDRA_FULL_ERROR"):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setattr(sys, "argv", ["seele train", "method=mine", "hardware=cpu", "--config-dir", "."])
+    with pytest.raises(SystemExit, match="2"):
+        train.main()
+    assert f"--config-dir {tmp_path}: trainer.total_trainig_steps: unknown" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -399,7 +470,7 @@ def test_a_data_file_of_ones_own_has_its_keys_at_the_top_level(tmp_path):
     assert compose(["data=mine"], config_dir=mine).data.train_files == ["mine.parquet"]
     file.write_text(f"{head}data: {{train_files: [mine.parquet]}}\n")
     with pytest.raises(ConfigError, match=r"data.data: got \['train_files'\], which has no effect"):
-        check_verl_settings(compose(["data=mine"], config_dir=mine))
+        compose(["data=mine"], config_dir=mine)
 
 
 def test_a_run_takes_what_the_benchmarks_set(load_from):

@@ -29,7 +29,7 @@ from omegaconf import DictConfig, OmegaConf
 import seele_verl.options
 import seele_verl.settings  # noqa: F401  what hardware files compute
 from seele.errors import ConfigError, SeeleError
-from seele_verl.checks.command_line import check_job, check_options, explain
+from seele_verl.checks.command_line import check_job, check_names, check_options, check_places, explain
 from seele_verl.checks.preflight import Preflight, check_settings
 from seele_verl.checks.verl_settings import check_verl_settings
 from seele_verl.compat import NOT_STARTED, verl_config_folder
@@ -100,9 +100,9 @@ def compose(overrides: list[str], *, config_dir: str | None = None) -> DictConfi
         config_dir: What ``--config-dir`` names: a folder of compositions of the user's own.
 
     Raises:
-        ConfigError: If ``config_dir`` is not a folder.
+        ConfigError: If ``config_dir`` is not a folder, or its files set what does not exist.
     """
-    folders = [verl_config_folder()]
+    folders, typed = [verl_config_folder()], overrides
     os.environ["VERL_CONFIG_FOLDER"] = str(folders[0])
     if config_dir is not None:
         if not Path(config_dir).is_dir():
@@ -111,7 +111,20 @@ def compose(overrides: list[str], *, config_dir: str | None = None) -> DictConfi
         quoted = ["'file://" + str(folder).replace("'", r"\'") + "'" for folder in folders]
         overrides = [*overrides, f"hydra.searchpath=[{','.join(quoted)}]"]
     with hydra.initialize_config_dir(str(Path(__file__).parent / "config"), version_base=None):
-        return hydra.compose("seele", overrides=overrides)
+        config = hydra.compose("seele", overrides=overrides)
+        if config_dir is not None:
+            _check_own_files(config, typed, config_dir)
+        return config
+
+
+def _check_own_files(config: DictConfig, overrides: Sequence[str], config_dir: str) -> None:
+    """Raise ``ConfigError`` where the files of ``--config-dir`` set what does not exist. Hydra must be
+    initialized, as it is while a command runs.
+    """
+    check_places(config, Path(config_dir))
+    # On a CPU our files set keys that verl reads but does not list.
+    known = hydra.compose("seele", overrides=["hardware=cpu"])
+    check_names(config, known, Path(config_dir), overrides)
 
 
 def prepare(config: DictConfig, overrides: list[str]) -> DictConfig:
@@ -417,8 +430,10 @@ def _to_resume(overrides: Sequence[str]) -> str:
 # An absolute path, because Hydra takes a relative one for a module if this file is imported (`seele train`).
 @hydra.main(config_path=str(Path(__file__).parent / "config"), config_name="seele", version_base=None)
 def _main(config: DictConfig) -> None:
-    overrides = [*HydraConfig.get().overrides.task]
+    overrides, config_dir = [*HydraConfig.get().overrides.task], _config_dir()
     try:
+        if config_dir is not None:
+            _check_own_files(config, overrides, config_dir)
         if (config.trainer.max_restarts or config.trainer.watchdog_minutes) and not is_supervised():
             check_verl_settings(config)
             sys.exit(supervise(config, sys.argv[1:]))
@@ -432,6 +447,12 @@ def _main(config: DictConfig) -> None:
         sys.exit(128 + signal.SIGINT)
     except (SeeleError, OSError) as error:
         _fail(error)
+
+
+def _config_dir() -> str | None:
+    """Return the command's ``--config-dir``, as an absolute path; None if it has none."""
+    sources = HydraConfig.get().runtime.config_sources
+    return next((each.path for each in sources if each.provider == "command-line"), None)
 
 
 def _fail(error: Exception) -> NoReturn:

@@ -1,9 +1,11 @@
 """Errors for a command line that Hydra cannot compose, or that relies on a hardware file for its sizes."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 from hydra._internal.utils import get_args_parser
 from omegaconf import DictConfig, OmegaConf
@@ -84,6 +86,64 @@ UNKNOWN_OPTION = re.compile(r"Could not find '([^/']+)/([^']+)'\s+Available opti
 
 GROUPS = ("adapter", "curriculum", "hardware", "job", "method", "model", "recipe", "replay", "selection")
 """Groups of the configuration that are not sections of it."""
+
+HEADER = "# @package _global_"
+"""The first line of a composition's file; without it, Hydra puts the file's keys under its group's name."""
+
+
+def check_places(config: DictConfig, folder: Path) -> None:
+    """Raise ``ConfigError`` if the keys of a user's own file stand in a section where nothing reads them.
+
+    Args:
+        config: The composed configuration.
+        folder: The folder of the user's own files (``--config-dir``).
+    """
+    for group in GROUPS:
+        files = [file for file in sorted((folder / group).rglob("*.yaml")) if not _has_header(file)]
+        if group in config and files:
+            raise ConfigError(
+                f"{group}: got {[*config[group]]}, which has no effect there; make the first line of "
+                f"{' and '.join(map(str, files))} `{HEADER}`"
+            )
+    if "data" in config.data:
+        raise ConfigError(
+            f"data.data: got {[*config.data.data]}, which has no effect; in a file of yours under data/, the "
+            "keys of the section stand at the top level, without `data:` above them"
+        )
+
+
+def _has_header(file: Path) -> bool:
+    """True if Hydra finds the header: before anything else but empty lines."""
+    return file.read_text(encoding="utf-8").lstrip().partition("\n")[0].split() == HEADER.split()
+
+
+def check_names(config: DictConfig, known: DictConfig, folder: Path, overrides: Iterable[str]) -> None:
+    """Raise ``ConfigError`` if a user's own file sets a key that does not exist.
+
+    Args:
+        config: The composed configuration.
+        known: One with all keys that our own files and verl's set. Sections that are empty there take any
+            key.
+        folder: The folder of the user's own files (``--config-dir``).
+        overrides: What the user typed; keys that it adds have a check of their own.
+    """
+    typed = (f"{each.partition('=')[0].lstrip('+')}." for each in overrides if each.startswith("+"))
+    is_open = (*OPEN_SECTIONS, *typed)
+    ours, theirs = (OmegaConf.to_container(each, resolve=False) for each in (known, config))
+    for key in _keys_beyond(theirs, ours):
+        if not f"{key}.".startswith(is_open):
+            raise ConfigError(f"--config-dir {folder}: {unknown_key(key, known)}")
+
+
+def _keys_beyond(values: Any, known: Any, path: str = "") -> Iterator[str]:
+    """Yield the dotted keys of sections that the same sections of ``known`` lack."""
+    if not (isinstance(values, Mapping) and isinstance(known, Mapping) and known):
+        return
+    for name, value in values.items():
+        if name in known:
+            yield from _keys_beyond(value, known[name], f"{path}{name}.")
+        else:
+            yield f"{path}{name}"
 
 
 def explain(message: str, config: DictConfig) -> str:

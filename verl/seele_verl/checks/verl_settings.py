@@ -133,11 +133,6 @@ def check_verl_settings(config: DictConfig) -> None:
         ConfigError: A value is not allowed.
         DataError: A list of data files is empty.
     """
-    if "data" in config.data:
-        raise ConfigError(
-            f"data.data: got {[*config.data.data]}, which has no effect; in a file of yours under data/, the "
-            "keys of the section stand at the top level, without `data:` above them"
-        )
     _check_values(config, ALLOWED)
     for key in ("data.train_files", "data.val_files"):
         files = OmegaConf.select(config, key)
