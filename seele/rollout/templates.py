@@ -160,9 +160,14 @@ def template_text(template: str) -> str:
 
 def absolute_template(template: str) -> str:
     """The same template, found from any working folder."""
-    if template in TEMPLATES or template == CHAT:
-        return template
-    return absolute(template) if _is_part(template) else str(Path(template).resolve())
+    file = template_file(template)
+    return absolute(template) if file is None else str(file)
+
+
+def template_file(template: str) -> Path | None:
+    """The text file that holds the template; None for a name and an import path."""
+    is_file = template not in TEMPLATES and template != CHAT and not _is_part(template)
+    return Path(template).resolve() if is_file else None
 
 
 def _is_part(template: str) -> bool:

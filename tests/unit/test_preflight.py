@@ -1093,7 +1093,7 @@ def test_a_run_folder_that_cannot_be_written_to_is_named(check, tmp_path, place)
 
 
 def test_what_the_system_refuses_is_one_line_and_may_be_a_fault(monkeypatch, capsys):
-    def refuse(*_):
+    def refuse(*_, **__):
         raise PermissionError(13, "Permission denied", "run/.lock")
 
     monkeypatch.setattr(train, "run", refuse)
@@ -1105,7 +1105,7 @@ def test_what_the_system_refuses_is_one_line_and_may_be_a_fault(monkeypatch, cap
 
 
 def test_ctrl_c_without_a_supervisor_says_where_the_run_is(monkeypatch, capsys, tmp_path):
-    def interrupt(*_):
+    def interrupt(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(train, "run", interrupt)

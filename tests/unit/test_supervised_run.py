@@ -1,12 +1,15 @@
 """What the driver of a supervised run does around the trainer: stages, what is measured, what is written."""
 
 import copy
+import importlib
 import io
 import json
 import shutil
 import zipfile
 from contextlib import contextmanager
+from importlib.metadata import EntryPoint
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,7 +24,8 @@ from seele.records import Instance
 from seele_verl import train
 from seele_verl.changes import with_changes
 from seele_verl.merge import merge_checkpoint
-from seele_verl.runs.card import describe_changes, describe_cost
+from seele_verl.runs import card
+from seele_verl.runs.card import describe_changes, describe_command, describe_cost, own_files_sha256
 from seele_verl.runs.checkpoints import last_complete_step, saved_steps
 from seele_verl.runs.log import RunLog, tracking_variables
 from seele_verl.runs.progress import format_step
@@ -394,8 +398,49 @@ def test_a_run_says_which_of_its_inputs_have_changed_since_the_last_command(
     own.write_text("def judge(data_source, solution_str, ground_truth, extra_info): return 0\n")
     _, said = repeat(judged_by_own)
     assert said == f"unlike the last command in this folder: with other contents in {own}"
+    (tmp_path / "my_judges.py").write_text(own.read_text())
+    monkeypatch.syspath_prepend(tmp_path)
+    template = tmp_path / "mine.txt"
+    template.write_text("{question}\n")
+    imported = ("seele.reward.grader=my_judges:judge", f"seele.prompt.template={template}")
+    repeat(*imported)
+    (tmp_path / "my_judges.py").write_text(f"{own.read_text()}\n# other\n")
+    template.write_text("Q: {question}\n")
+    _, said = repeat(*imported)
+    assert said.endswith(f": with other contents in {template} {tmp_path}/my_judges.py")
     same = {"arguments": [], "inputs": {"train_files": None}}
     assert describe_changes({"arguments": [], "inputs": first}, same) == "", "a file that is not known now"
+
+
+def test_the_files_of_a_users_own_parts_have_digests(configure, tmp_path, monkeypatch):
+    (tmp_path / "defined_here.py").write_text("def baseline(group): pass\n")
+    text = "from defined_here import baseline\n\nclass Told: pass\n\nASK = '?'\n"
+    (tmp_path / "named_here.py").write_text(text)
+    (tmp_path / "walks.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("named_here")
+    points = [EntryPoint("mine", "named_here:ASK", "seele.templates")]
+    monkeypatch.setattr(card, "distributions", lambda: [SimpleNamespace(entry_points=points)])
+    monkeypatch.setattr("seele.rollout.templates.installed_names", lambda _: ["mine"])
+
+    def named(*overrides: str) -> list[str]:
+        config, _ = configure("grpo", *overrides)
+        return [str(Path(file).relative_to(tmp_path)) for file in own_files_sha256(config)]
+
+    assert named() == []
+    assert named("seele.advantage.baseline=named_here:baseline") == ["defined_here.py", "named_here.py"]
+    assert named("seele.callbacks=[named_here:Told]") == ["named_here.py"]
+    assert named("seele.prompt.template=mine") == ["named_here.py"]
+    assert named(f"seele.credit.walk={tmp_path}/walks.py:walk") == ["walks.py"]
+    for spec in ("json:loads", "omegaconf:OmegaConf", "seele.records:Walk", "no_module:part"):
+        assert named(f"seele.advantage.baseline={spec}") == []
+
+
+def test_the_folder_of_own_compositions_is_among_a_commands_arguments(configure, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config, settings = configure("grpo")
+    described = describe_command(config, settings, config_dir="mine")
+    assert described["arguments"] == [*settings, f"--config-dir={tmp_path}/mine"]
 
 
 def test_the_stages_share_a_fork_server_and_a_request_to_stop(configure, tmp_path, monkeypatch):
@@ -413,7 +458,7 @@ def test_the_stages_share_a_fork_server_and_a_request_to_stop(configure, tmp_pat
 
     monkeypatch.setattr(train, "forked_workers", forked_workers)
     monkeypatch.setattr(train, "stages", lambda *_: ((stage, None) for stage in (first, config)))
-    monkeypatch.setattr(train, "_run_stage", lambda *arguments: events.append(arguments[-1]()))
+    monkeypatch.setattr(train, "_run_stage", lambda *arguments, **_: events.append(arguments[-1]()))
     train.run(config, settings)
     assert events == ["open", "python", "python", "closed"]
     events.clear()

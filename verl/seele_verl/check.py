@@ -64,17 +64,21 @@ def check_command(overrides: list[str], *, config_dir: str | None = None) -> Non
     warnings = Warnings()
     stages = check_stages(config, overrides, machine=warnings.machine)
     refuse_a_second_run_in(Path(config.trainer.default_local_dir).resolve())
-    trains = [_describe_stage(stage, preflight, overrides) for stage, preflight in stages]
+    trains = [_describe_stage(stage, preflight, overrides, config_dir) for stage, preflight in stages]
     but = ", but not on this machine: see the warnings" if warnings.said else ""
     what = f"{config.seele.method} would start{but}" if any(trains) else "the run would train nothing"
     sys.stdout.write(f"ok: {what}\n")
 
 
-def _describe_stage(config: DictConfig, preflight: Preflight, overrides: list[str]) -> bool:
+def _describe_stage(
+    config: DictConfig, preflight: Preflight, overrides: list[str], config_dir: str | None
+) -> bool:
     """Return False if the stage has nothing left to do."""
     folder, method = Path(config.trainer.default_local_dir).resolve(), preflight.seele.method
     step, card = find_start(config), read_run_card(folder)
-    changes = describe_changes(card, describe_command(config, overrides)) if card else ""
+    changes = ""
+    if card:
+        changes = describe_changes(card, describe_command(config, overrides, config_dir=config_dir))
     if step is not None and card.get("status") == "finished" and _is_done(config, preflight, folder, step):
         sys.stdout.write(describe_finished(preflight, folder, step, changes))
         return False

@@ -142,15 +142,15 @@ def prepare(config: DictConfig, overrides: list[str]) -> DictConfig:
     return config
 
 
-def run(config: DictConfig, overrides: list[str]) -> None:
-    """Check everything, then train stage by stage."""
+def run(config: DictConfig, overrides: list[str], *, config_dir: str | None = None) -> None:
+    """Check everything, then train stage by stage. ``config_dir`` is the command's ``--config-dir``."""
     config = prepare(config, overrides)
     with scratch_folder(), closing(stages(config, overrides)) as walk, ExitStack() as opened:
         # All stages share it: after the first, this process has imported Ray and could not fork another.
         python = cache(lambda: opened.enter_context(forked_workers(config)))
         for stage, preflight in walk:
             with kept_until_training(stage):
-                _run_stage(stage, overrides, preflight, python)
+                _run_stage(stage, overrides, preflight, python, config_dir=config_dir)
             folder, last = (Path(each.trainer.default_local_dir).resolve() for each in (stage, config))
             if folder != last and is_asked_to_stop(folder):
                 again = f"the same command{_to_resume(overrides)} goes on"
@@ -204,7 +204,12 @@ def _prepare_folder(config: DictConfig, folder: Path, num_problems: int) -> _Sta
 
 
 def _run_stage(
-    config: DictConfig, overrides: list[str], preflight: Preflight, python: Callable[[], str]
+    config: DictConfig,
+    overrides: list[str],
+    preflight: Preflight,
+    python: Callable[[], str],
+    *,
+    config_dir: str | None,
 ) -> None:
     """Train, from the start or the checkpoint to resume. ``python`` returns the executable that starts the
     run's processes.
@@ -212,7 +217,7 @@ def _run_stage(
     folder = Path(config.trainer.default_local_dir).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     # Before anything in the folder changes, because it reads all of the data.
-    card = describe_command(config, overrides)
+    card = describe_command(config, overrides, config_dir=config_dir)
     damaged = damaged_checkpoints(folder) if config.trainer.resume_mode == "auto" else {}
     start, last_card = _prepare_folder(config, folder, preflight.num_problems), read_run_card(folder)
     changes = describe_changes(last_card, card) if last_card else ""
@@ -437,7 +442,7 @@ def _main(config: DictConfig) -> None:
         if (config.trainer.max_restarts or config.trainer.watchdog_minutes) and not is_supervised():
             check_verl_settings(config)
             sys.exit(supervise(config, sys.argv[1:]))
-        run(*gone_on(config, overrides))
+        run(*gone_on(config, overrides), config_dir=config_dir)
     except RunStopped as stopped:
         sys.stderr.write(f"{stopped}\n")
         sys.exit(STOPPED)

@@ -5,14 +5,19 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, distributions, version
 from math import prod
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+import seele
 from seele.data.storage.files import (
     as_paths,
     distinct_weight_files,
@@ -20,8 +25,9 @@ from seele.data.storage.files import (
     model_sha256,
     write_atomically,
 )
-from seele.plugins import is_import_path
+from seele.plugins import files_of, is_import_path
 from seele.report.run_folder import FIRST_STAGE
+from seele.rollout.templates import template_file
 from seele_verl.runs.log import TOTALS, rows_of, totals_of
 
 PACKAGES = (
@@ -52,8 +58,11 @@ def read_run_card(run: Path) -> dict[str, Any]:
     return card
 
 
-def describe_command(config: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
+def describe_command(
+    config: DictConfig, overrides: Sequence[str], *, config_dir: str | None = None
+) -> dict[str, Any]:
     """Return the run's arguments and digests of its inputs, which tell runs apart whose paths are the same.
+    ``config_dir`` is the command's ``--config-dir``.
 
     A digest is None if it is unknown, as for a model that is named by its place on the hub. In the second of
     two stages the base model is the first one's, and the training data, which the stages divide, have none.
@@ -66,20 +75,50 @@ def describe_command(config: DictConfig, overrides: Sequence[str]) -> dict[str, 
             "base_model": model_sha256(Path(config.actor_rollout_ref.model.path)),
             "train_files": _files_sha256(config.data.train_files),
         }
-    own = _files_of_parts(OmegaConf.to_container(config.seele, resolve=True))
-    inputs |= {str(file): file_sha256(file) for file in own}
-    return {"arguments": [*overrides], "inputs": inputs}
+    inputs |= own_files_sha256(config)
+    folder = [] if config_dir is None else [f"--config-dir={Path(config_dir).resolve()}"]
+    return {"arguments": [*overrides, *folder], "inputs": inputs}
 
 
-def _files_of_parts(value: Any) -> list[Path]:
-    """Return the files of the user's own parts that settings name as ``path/to/file.py:Name``."""
+def own_files_sha256(config: DictConfig) -> dict[str, str]:
+    """Return digests, by path, of the user's own files that the settings name: those of parts, which the
+    checks have imported, and that of a prompt template. Files of SEELE and of installed packages are left
+    out, unless named by their path.
+    """
+    template = template_file(config.seele.prompt.template)
+    named = (point for package in distributions() for point in package.entry_points)
+    points = {point.name: point.value for point in named if point.group.startswith("seele.")}
+    files = {*_files_of_parts(OmegaConf.to_container(config.seele, resolve=True), points)}
+    return {str(file): file_sha256(file) for file in sorted(files | ({template} if template else set()))}
+
+
+def _files_of_parts(value: Any, points: Mapping[str, str]) -> Iterator[Path]:
+    """Yield the files of the parts that settings name by path, import path, or entry point (``points``)."""
     if isinstance(value, dict | list):
-        inside = value.values() if isinstance(value, dict) else value
-        return sorted({file for each in inside for file in _files_of_parts(each)})
-    if not isinstance(value, str) or not is_import_path(value):
-        return []
-    file = Path(value.rpartition(":")[0]).expanduser().resolve()
-    return [file] if file.is_file() else []
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _files_of_parts(each, points)
+        return
+    spec = points.get(value, value) if isinstance(value, str) else ""
+    if not is_import_path(spec):
+        return
+    location, _, name = spec.rpartition(":")
+    if location.endswith(".py"):
+        file = Path(location).expanduser().resolve()
+        yield from [file] if file.is_file() else []
+    elif module := sys.modules.get(location):
+        source: str | None = getattr(module, "__file__", None)
+        files = [] if source is None else [Path(source).resolve()]
+        with suppress(AttributeError):  # a text that only looks like an import path
+            files += files_of(spec, attrgetter(name)(module))
+        yield from (file for file in files if not _is_installed(file))
+
+
+def _is_installed(file: Path) -> bool:
+    """True for files of SEELE, of Python and of installed packages."""
+    if not {"site-packages", "dist-packages"}.isdisjoint(file.parts):
+        return True
+    folders = (Path(seele.__file__).parent, Path(__file__).parents[1], Path(sysconfig.get_path("stdlib")))
+    return any(file.is_relative_to(folder.resolve()) for folder in folders)
 
 
 def _files_sha256(files: str | Sequence[str]) -> str | None:
