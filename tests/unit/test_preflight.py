@@ -939,17 +939,26 @@ def test_what_a_node_does_not_see_is_named(tmp_path):
     run.mkdir()
     problems.touch()
     (run / "run_card.json").write_text("{}")
+    judge, template = tmp_path / "judge.py", tmp_path / "mine.txt"
+    judge.touch()
+    template.touch()
     config = train.compose(
         [
             f"{MODEL_PATH}={model}",
             f"data.train_files=[{problems}]",
             "data.val_files=[hub/name]",
             f"trainer.default_local_dir={run}",
+            f"seele.reward.grader={judge}:judge",
+            f"seele.prompt.template={template}",
         ]
     )
     files = files_to_share(config)
-    assert [*files] == [str(problems), str(model), str(run / "run_card.json")]
+    assert [*files] == [str(each) for each in (problems, model, judge, template, run / "run_card.json")]
     assert unshared(files) is None
+    for own in (template, judge):  # a copy of an earlier time
+        own.write_text("changed")
+        assert unshared(files) == str(own)
+        own.write_text("")
     (run / "run_card.json").write_text('{"status": "running"}')  # another node's, in a folder of that name
     assert unshared(files) == str(run / "run_card.json")
     problems.unlink()

@@ -21,7 +21,7 @@ from omegaconf import DictConfig
 from seele.data.storage.files import file_sha256
 from seele.errors import ConfigError
 from seele.host import LEAST_CAPABILITY
-from seele_verl.runs.card import RUN_CARD
+from seele_verl.runs.card import RUN_CARD, own_files_sha256
 from seele_verl.runs.stopping import heed_before_training
 from seele_verl.runs.watchdog import show_life
 
@@ -170,13 +170,14 @@ def wait_for_room(config: DictConfig, *, seconds: float) -> None:
 
 
 def files_to_share(config: DictConfig) -> dict[str, str]:
-    """Return the files and folders of a run that all of its nodes must see as this process does: the run's
-    card with its hash, and problems and model where they are paths.
+    """Return the files and folders of a run that all of its nodes must see as this process does: problems and
+    model where they are paths, and with their hashes the user's own parts and prompt template and the run's
+    card.
     """
     named = [*config.data.train_files, *config.data.val_files, config.actor_rollout_ref.model.path]
     files = {str(Path(name).absolute()): "" for name in named if Path(name).exists()}
     card = Path(config.trainer.default_local_dir).absolute() / RUN_CARD
-    return files | ({str(card): file_sha256(card)} if card.exists() else {})
+    return files | own_files_sha256(config) | ({str(card): file_sha256(card)} if card.exists() else {})
 
 
 def refuse_unshared_files(files: Mapping[str, str]) -> None:
@@ -192,8 +193,8 @@ def refuse_unshared_files(files: Mapping[str, str]) -> None:
         if path is not None:
             raise ConfigError(
                 f"trainer.nnodes: the node {node['NodeManagerAddress']} does not see {path}, or sees another "
-                "file there; all nodes need the same folder for runs, problems and models, at the same path: "
-                "a shared file system (docs/cluster.md)"
+                "file there; all nodes need the same folder for runs, problems, models and your own parts, "
+                "at the same path: a shared file system (docs/cluster.md)"
             )
 
 
