@@ -14,15 +14,12 @@ import gc
 import importlib.util
 import json
 import os
-import pickle
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache, wraps
-from hashlib import sha256
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
@@ -153,71 +150,19 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-@pytest.fixture(scope="session", autouse=True)
-def each_yaml_file_and_interpolation_is_parsed_once() -> Iterator[None]:
-    """Parse each YAML file and each interpolation once: composing a run reads about forty files, and checking
-    it resolves about three hundred interpolations, which takes most of the second.
-    """
-    if not _has("omegaconf.omegaconf"):
-        yield
-        return
-    import omegaconf.base
-    from omegaconf import OmegaConf
-
-    load, parsed = OmegaConf.load, {}
-
-    def load_once(file: Any) -> Any:
-        name = str(getattr(file, "name", file))
-        if not os.path.isabs(name):  # not one of Hydra's
-            return load(file)
-        key = (name, os.stat(name).st_mtime_ns)
-        if key not in parsed:
-            parsed[key] = pickle.dumps(load(file))
-        return pickle.loads(parsed[key])  # a fifth of what a deep copy takes
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(OmegaConf, "load", load_once)
-        patch.setattr("omegaconf.base.parse", cache(omegaconf.base.parse))
-        yield
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # or nanobind lists what is left as leaks
 
 
 @pytest.fixture(scope="session", autouse=True)
-def groups_are_composed_once() -> Iterator[None]:
-    """Compose each set of Hydra's groups once for all processes, which takes half a second; then set values
-    as Hydra does, in a hundredth.
-    """
+def configurations_are_composed_once() -> Iterator[None]:
+    """See ``helpers.composing``."""
     if not _has("hydra.core"):
         yield
         return
-    import hydra
-    from hydra._internal.config_loader_impl import ConfigLoaderImpl
-    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from helpers.composing import compose_once
 
-    compose, folder = hydra.compose, Path(os.environ["SEELE_FIXTURES"], "composed")
-    folder.mkdir(exist_ok=True)
-
-    @cache
-    def composed(name: str, groups: tuple[str, ...]) -> bytes:
-        file = folder / sha256(repr((name, groups)).encode()).hexdigest()
-        if not file.exists():
-            made = file.with_suffix(f".{os.getpid()}")
-            made.write_bytes(pickle.dumps(compose(name, overrides=[*groups])))
-            made.replace(file)
-        return file.read_bytes()
-
-    @wraps(compose)
-    def compose_once(config_name: str, overrides: Sequence[str] = ()) -> Any:
-        parsed = OverridesParser.create().parse_overrides([*overrides])
-        if any(each.key_or_group.startswith("hydra") or each.is_sweep_override() for each in parsed):
-            return compose(config_name, overrides=[*overrides])
-        values = [each for each in parsed if "." in each.key_or_group and each.package is None]
-        groups = tuple(text for text, each in zip(overrides, parsed, strict=True) if each not in values)
-        config = pickle.loads(composed(config_name, groups))
-        ConfigLoaderImpl._apply_overrides_to_config(values, config)
-        return config
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hydra, "compose", compose_once)
+    with compose_once(Path(os.environ["SEELE_FIXTURES"], "composed")):
         yield
 
 

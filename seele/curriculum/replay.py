@@ -3,16 +3,17 @@
 ``SuccessPool`` is ExGRPO's (arXiv:2510.02245, sections 3.2 and 3.3). A visit that solves a problem sometimes,
 but not always, puts it in the pool with the correct rollout that the policy was surest of, and the
 log-probabilities with which that was sampled: an uncertain success is more often right for a wrong reason. A
-later visit that solves the problem sometimes replaces the entry, a visit without success keeps it, and a
+later visit that solves the problem sometimes replaces the entry. One whose only success is the replayed one
+keeps that and counts as a visit with one success, and one without any success keeps the entry as it is. A
 visit in which all rollouts are correct removes it for good. Problems are drawn by their number of successes
-in the stored visit, preferably those solved half the time.
+in the latest counted visit, preferably those solved half the time.
 
 ``LastSuccesses`` stores one success per problem, and does not decide which problems a step has.
 """
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from operator import attrgetter
 from typing import Any, ClassVar
@@ -62,14 +63,17 @@ class SuccessPool:
         for problem, rollouts in sorted(rollouts_of_problem.items()):
             generated = [rollout for rollout in rollouts if rollout.origin is Origin.POLICY]
             correct = [rollout.completion for rollout in generated if rollout.grade.correct]
+            num_correct = sum(rollout.grade.correct for rollout in rollouts)
             accuracies.append(len(correct) / len(generated))
             if len(correct) == len(generated):
                 self._retired.add(problem)
                 self._pool.pop(problem, None)
             elif correct and problem not in self._retired:
                 surest = min(correct, key=attrgetter("uncertainty"))
-                num_correct = sum(rollout.grade.correct for rollout in rollouts)
                 self._pool[problem] = Experience(num_correct, len(rollouts), surest)
+            elif num_correct and problem in self._pool:  # the replayed success alone
+                counts = {"num_correct": num_correct, "num_rollouts": len(rollouts)}
+                self._pool[problem] = replace(self._pool[problem], **counts)
         self._is_open |= bool(accuracies) and float(np.mean(accuracies)) >= self._config.start_accuracy
 
     def draw(self, batch_size: int, *, step: int, avoid: Collection[int] = ()) -> dict[int, Completion]:

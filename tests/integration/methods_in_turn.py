@@ -121,9 +121,13 @@ def main(arguments: list[str]) -> None:
     overrides = {turn: [*common, *turn.split()] for turn in turns}
     config = train.compose([*common, *ALL_MODELS, f"trainer.total_training_steps={len(turns)}"])
     train.set_environment(config)
-    configs = {turn: train.compose(overrides[turn]) for turn in overrides}
-    for turn, composed in configs.items():
-        check_run(composed, overrides[turn])
+    sys.path.append(str(Path(__file__).parents[1]))
+    from helpers.composing import compose_once
+
+    with compose_once(Path(os.environ["SEELE_FIXTURES"], "composed")):
+        configs = {turn: train.compose(overrides[turn]) for turn in overrides}
+        for turn, composed in configs.items():
+            check_run(composed, overrides[turn])
     os.environ[TURNS] = f"{run}.turns"
     Path(os.environ[TURNS]).write_bytes(pickle.dumps([configs[turn] for turn in turns]))
     os.environ["PYTHONPATH"] = f"{Path(__file__).parent}:{os.environ.get('PYTHONPATH', '')}"

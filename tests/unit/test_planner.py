@@ -762,6 +762,18 @@ def test_the_given_success_alone_neither_stores_nor_retires_a_problem():
     assert successes.metrics()["retired"] == 1
 
 
+def test_a_problem_whose_only_success_is_the_replayed_one_moves_to_that_bucket():
+    stored = rollouts(0, 1, 0, 1)
+    given = dataclasses.replace(stored[1], origin=Origin.REPLAY)
+    successes = pool()
+    successes.observe({1: stored})
+    [before] = successes.state_dict()["problems"]
+    successes.observe({1: rollouts(0, 0, 0, 0)})
+    assert successes.state_dict()["problems"] == [before]
+    successes.observe({1: [*rollouts(0, 0, 0, 0, 0, 0, 0), given]})
+    assert successes.state_dict()["problems"] == [before | {"num_correct": 1, "num_rollouts": 8}]
+
+
 def test_a_restored_pool_goes_on_alike_and_has_the_same_state():
     first, second = pool(), pool()
     first.observe({problem: rollouts(0, 1, 1, 0, log_prob=-0.1 * (problem + 1)) for problem in range(5)})
