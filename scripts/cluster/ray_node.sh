@@ -26,6 +26,10 @@ export RAY_TMPDIR="${RAY_TMPDIR:-/tmp}"
 export RAY_worker_register_timeout_seconds="${RAY_worker_register_timeout_seconds:-600}"
 # The head keeps a record of each task; by default of 100,000, which takes 0.3 GB in a small run's first 1,000 steps.
 export RAY_task_events_max_num_task_in_gcs="${RAY_task_events_max_num_task_in_gcs:-10000}"
+# The head would start a worker for each core without the run's variables, which is never used.
+export RAY_prestart_worker_first_driver="${RAY_prestart_worker_first_driver:-0}"
+# Ray's processes keep many files open, and only a driver that starts Ray itself raises this limit.
+ulimit -n "$(ulimit -Hn)"
 read -ra options <<<"${RAY_START_OPTIONS:-}"
 log=$(mktemp)
 ray='' child='' heard='' has_begun=''

@@ -17,10 +17,10 @@ newest_run() {
     settings=$(ls -t runs/*/resolved.yaml 2>/dev/null | head -n 1) || true
     dirname "${settings:-runs/seele/resolved.yaml}"
 }
-# A training run, which restarts by itself after a fault, or an hour without a sign of life; your own override comes
-# later and wins. It takes the script's place, so that a signal to the script reaches the run: nothing after it is run.
+# A training run, which restarts by itself after a fault, or an hour without a sign of life, and saves every half an
+# hour; your own override comes later and wins. It takes the script's place, so that a signal to the script reaches the run: nothing after it is run.
 train() {
-    set -- python -m seele_verl.train trainer.max_restarts=3 trainer.watchdog_minutes=60 "$@"
+    set -- python -m seele_verl.train trainer.max_restarts=3 trainer.watchdog_minutes=60 seele.save_every_minutes=30 "$@"
     DRY_RUN=1 run "$@"
     [ -n "${DRY_RUN:-}" ] || exec "$@"
 }

@@ -84,12 +84,14 @@ def test_a_rank_that_fails_says_why():
 
 def test_what_did_not_arrive_as_sent_is_named():
     arrived = dict.fromkeys(bucket.SHAPES, True)
-    bucket.require_all(arrived)
+    bucket.require_all(arrived, "cpu")
     with pytest.raises(CheckFailed, match="as sent: odd, last"):
-        bucket.require_all(arrived | {"odd": False, "last": False})
+        bucket.require_all(arrived | {"odd": False, "last": False}, "cpu")
+    with pytest.raises(CheckFailed, match="as sent: large"):
+        bucket.require_all(arrived, "cuda")
     del arrived["second"]
     with pytest.raises(CheckFailed, match="as sent: second"):
-        bucket.require_all(arrived)
+        bucket.require_all(arrived, "cpu")
 
 
 class FakeEngine:

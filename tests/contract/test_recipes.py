@@ -130,7 +130,11 @@ def test_an_unknown_recipe_is_named_with_those_that_are_known(arguments: tuple[s
 def recipe_arguments(recipe: str, *arguments: str, **environment: str) -> list[str]:
     """Return the arguments that the script passes to the trainer, without those of every recipe."""
     words = script_arguments("train_recipe.sh", recipe, *arguments, **environment)
-    assert words[:2] == ["trainer.max_restarts=3", "trainer.watchdog_minutes=60"]
+    assert words[:3] == [
+        "trainer.max_restarts=3",
+        "trainer.watchdog_minutes=60",
+        "seele.save_every_minutes=30",
+    ]
     return words[2:]
 
 

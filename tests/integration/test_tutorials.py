@@ -116,4 +116,4 @@ def test_106_compares(follow):
 
 def test_107_plans(follow):
     _, said = follow("107")
-    assert "trainer.max_restarts=3 trainer.watchdog_minutes=60 method=seele" in said and "for rounds" in said
+    assert "seele.save_every_minutes=30 method=seele" in said and "for rounds" in said
