@@ -13,7 +13,7 @@ in the latest counted visit, preferably those solved half the time.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from operator import attrgetter
 from typing import Any, ClassVar
@@ -72,8 +72,8 @@ class SuccessPool:
                 surest = min(correct, key=attrgetter("uncertainty"))
                 self._pool[problem] = Experience(num_correct, len(rollouts), surest)
             elif num_correct and problem in self._pool:  # the replayed success alone
-                counts = {"num_correct": num_correct, "num_rollouts": len(rollouts)}
-                self._pool[problem] = replace(self._pool[problem], **counts)
+                success = self._pool[problem].success
+                self._pool[problem] = Experience(num_correct, len(rollouts), success)
         self._is_open |= bool(accuracies) and float(np.mean(accuracies)) >= self._config.start_accuracy
 
     def draw(self, batch_size: int, *, step: int, avoid: Collection[int] = ()) -> dict[int, Completion]:

@@ -553,6 +553,7 @@ def planned(tmp_path, monkeypatch):
 
 
 def test_nothing_changes_after_the_plan_is_written(planned, tmp_path):
+    Path("mine.txt").write_text("{question}")
     plan = planned("method=seele", "seele.prompt.template=mine.txt", "seele.rollout_cache=cache")
     with pytest.raises(ReadonlyConfigError):
         plan.trainer.total_epochs = 1

@@ -135,7 +135,7 @@ def recipe_arguments(recipe: str, *arguments: str, **environment: str) -> list[s
         "trainer.watchdog_minutes=60",
         "seele.save_every_minutes=30",
     ]
-    return words[2:]
+    return words[3:]
 
 
 def test_files_may_come_as_lzes_launchers_take_them(composed: Compose) -> None:

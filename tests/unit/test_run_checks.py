@@ -652,7 +652,7 @@ def test_a_command_that_is_given_again_goes_on_without_a_supervisor_too(tmp_path
     (tmp_path / TRACKER).write_text("4")
     begun = []
     monkeypatch.setattr(
-        train, "run", lambda config, overrides: begun.append((config.trainer, overrides[-2:]))
+        train, "run", lambda config, overrides, **_: begun.append((config.trainer, overrides[-2:]))
     )
     typed = ["method=grpo", "hardware=cpu", "job=tiny", f"trainer.default_local_dir={tmp_path}"]
     typed += ["trainer.max_restarts=0", "trainer.resume_mode=disable"]
