@@ -53,7 +53,7 @@ os._exit(0)
 
 # Tests import verl as a CPU run does, even on a machine with a GPU. Commands run without this: see finish.
 os.environ.update(ENVIRONMENT)
-# Libraries and thousands of tests stay: looking for garbage among them costs each process half a minute.
+# Libraries and thousands of tests stay: looking for garbage among them while they load only costs time.
 gc.disable()
 # Several processes test at once, so the threads of their small matrix products would wait for one another.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -164,10 +164,10 @@ def result(task: str, cost: str, added: Mapping[str, Sequence[Path]]) -> Result 
     seeds = {f"seed_{seed}" for seed in plan["tasks"][task]["seeds"]}
     stored = stored_runs(with_lenders(task, plan), arms)
     runs = {
-        arm: [each for each in found if each.parts[0] == task or each.name in seeds]
+        arm: compared
         for arm, found in stored.items()
-    }
-    runs = {arm: found for arm, found in runs.items() if found} | added
+        if (compared := [each for each in found if each.parts[0] == task or each.name in seeds])
+    } | added
     reference = reference_of(task)
     is_finished = len(runs.get(reference, ())) >= len(plan["tasks"][task]["seeds"])
     if not is_finished or not (added or stored_runs(task, arms)):
