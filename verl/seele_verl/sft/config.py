@@ -13,7 +13,7 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
-from seele.config.settings import SftConfig
+from seele.config import SftConfig
 from seele_verl.changes import with_changes
 from seele_verl.settings import read_settings, sequence_parallel_size
 
