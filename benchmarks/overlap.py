@@ -14,8 +14,8 @@ from seele.maths.tables import markdown_table
 from seele.simulate.cost import StepCost, step_cost
 from seele.simulate.cost_setup import GPUS, Cluster, Job, Setup
 
-CASES = (("qwen2.5-1.5b", 1, 8), ("qwen2.5-1.5b", 1, 64), ("qwen2.5-7b", 2, 8), ("qwen2.5-7b", 2, 64))
-CASES += (("qwen2.5-7b", 2, 256),)
+CASES = (("qwen2.5-1.5b", 1, 8), ("qwen2.5-1.5b", 1, 64), ("qwen2.5-7b", 1, 8), ("qwen2.5-7b", 1, 64))
+CASES += (("qwen2.5-7b", 1, 256),)
 """Model, GPUs of an engine, GPUs."""
 PARTS = 8
 """The GPUs are divided into this number of equal parts, each of engines or of trainers."""

@@ -69,7 +69,7 @@ def cost_command(
     gpus: Annotated[
         list[int] | None, typer.Option(help="Number of GPUs; repeat to compare. [default: 8]")
     ] = None,
-    tensor_parallel: Annotated[int, typer.Option(help="GPUs per engine.")] = 2,
+    tensor_parallel: Annotated[int, typer.Option(help="GPUs per engine.")] = 1,
     prompts: Annotated[list[int] | None, typer.Option(help="Prompts per step. [default: 256]")] = None,
     weak: Annotated[
         bool, typer.Option("--weak", help="--prompts is for 8 GPUs and scales with the number of GPUs.")
@@ -97,7 +97,7 @@ def cost_command(
     prefix_cache: Annotated[
         bool, typer.Option(help="Later rounds find the prompt in the engine's cache.")
     ] = True,
-    max_sequences: Annotated[int, typer.Option(help="Sequences per engine (verl's max_num_seqs).")] = 256,
+    max_sequences: Annotated[int, typer.Option(help="Sequences per engine (verl's max_num_seqs).")] = 512,
     engine_memory_share: Annotated[float, typer.Option(help="verl's gpu_memory_utilization.")] = 0.7,
     assume: Annotated[
         list[str] | None,

@@ -30,12 +30,12 @@ class Cluster:
 
     num_gpus: int
     gpus_per_node: int = 8
-    tensor_parallel: int = 2
+    tensor_parallel: int = 1
     """GPUs of one engine."""
     engine_memory_share: float = 0.7
     """verl's ``rollout.gpu_memory_utilization``."""
-    max_sequences: int = 256
-    """verl's ``rollout.max_num_seqs``, per engine."""
+    max_sequences: int = 512
+    """verl's ``rollout.max_num_seqs``, per engine. ``hardware=gpu8`` sets what a round needs, at most 512."""
     micro_batch_tokens: int = 24_576
     """verl's ``ppo_max_token_len_per_gpu``; passes without gradient use twice as many."""
 

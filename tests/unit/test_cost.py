@@ -408,7 +408,7 @@ def test_command_prints_a_line_for_every_combination_and_warns(capsys, tmp_path)
     assert status == 0
     assert len(table.splitlines()) == 2 + 4
     assert (tmp_path / "cost.md").read_text() == table
-    # Eight prompts an engine: only four rounds on 64 GPUs cost more than the limit.
+    # Four prompts an engine: only four rounds on 64 GPUs cost more than the limit.
     assert warnings.count("warning") == 1 and "64 GPUs, 256 prompts, 4 rounds" in warnings
     rows = json.loads((tmp_path / "cost.json").read_text())
     assert [(row["cluster"]["num_gpus"], row["job"]["rounds"]) for row in rows] == [
@@ -439,7 +439,7 @@ def test_command_knows_the_models_by_the_names_of_training(capsys):
         (["--model", "gpt"], "--model: expected one of"),
         (["--gpu", "abacus"], "--gpu: expected one of"),
         (["--gpus", "12"], "num_gpus (12) must fill nodes of 8"),
-        (["--gpus", "1"], "must be a multiple of tensor_parallel"),
+        (["--gpus", "1", "--tensor-parallel", "2"], "must be a multiple of tensor_parallel"),
         (["--rounds", "3"], "rollouts (32) must be a multiple of rounds (3)"),
         (["--prompts", "0"], "prompts must be at least 1"),
         (["--prompts", "2"], "mini_batches (4) must not exceed prompts (2)"),
