@@ -15,6 +15,7 @@ from seele.config import HintConfig
 from seele.errors import CheckpointError, ConfigError
 from seele.hints import build_controller, configured_controller
 from seele.hints.bayes import BayesController
+from seele.hints.beliefs import MEMORY, Beliefs
 from seele.hints.withdrawal import PROBE_MEMORY
 from seele.maths import curve_grid
 from seele.records import HintShare, RoundOutcome, RoundRequest
@@ -409,6 +410,20 @@ def test_the_drift_between_visits_is_learnt():
     assert worse < 0.0 < same < assumed < better
     assert better > same + 0.02
     assert drift_seen_under(0.1, learns_drift=False) == assumed
+
+
+def test_old_visits_lose_their_weight_whether_or_not_visits_end_together():
+    together, apart = Beliefs(), Beliefs()
+    seen_2G, largest = np.zeros((2, curve_grid.NUM_CURVES), dtype=np.float32), np.array([0.75, 0.75])
+    together.learn(["p", "q"], seen_2G, largest)
+    for name in "pq":
+        apart.learn([name], seen_2G[:1], largest[:1])
+    keep = 1.0 - 1.0 / MEMORY
+    for beliefs in (together, apart):
+        # Only second visits tell of the drift.
+        beliefs.learn(["p", "q"], seen_2G, largest)
+        visits = [sum(beliefs.state()[part]) for part in ("population", "drift")]
+        assert visits == pytest.approx([1.0 + keep + keep**2 + keep**3, 1.0 + keep], abs=5e-5)
 
 
 # --- rollouts without hint -------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from seele.records import (
     HintShare,
     Instance,
     Milestone,
+    Origin,
     Rollout,
     RoundRequest,
     Segment,
@@ -75,11 +76,14 @@ GROUP = (
     rollout(2, True, False, error=True),
     rollout(3, False, error=True),
 )
+GIVEN = dataclasses.replace(rollout(4, True, True, True), origin=Origin.REPLAY)
+"""An earlier success beside the group: it has no credit, and teaches nothing."""
 
 
 def test_a_segment_is_compared_with_the_other_rollouts_that_came_to_its_milestone():
     credit = MilestoneCredit(SETTINGS)
-    spans = credit.take_step({"u": visit(*GROUP)})["u"]
+    spans = credit.take_step({"u": visit(*GROUP, GIVEN)})["u"]
+    assert spans.keys() == {0, 1, 2, 3}
     # Milestone 0: 1 1 1 0; milestone 1: 1 1 0; the answer: 1 0. Rates of other problems: 1/2, for 2 rollouts.
     first = 1 - (2 + 1) / (3 + 2)
     assert spans[0] == [
@@ -121,7 +125,7 @@ def test_without_a_prior_a_rollout_alone_is_compared_with_the_pass_rate():
 
 def test_pass_rates_go_by_the_milestones_left_and_serve_the_next_step():
     credit = MilestoneCredit(SETTINGS)
-    credit.take_step({"u": visit(*GROUP)})
+    credit.take_step({"u": visit(*GROUP, GIVEN)})
     kept = DECAY**4
     rate = kept * 0.5 + (1 - kept) * 0.75
     assert credit.state_dict()["rates"]["2"] == pytest.approx(rate)
@@ -171,7 +175,7 @@ def test_rollouts_that_may_have_been_stopped_say_nothing_about_false_alarms():
     credit.take_step({"u": visit(*right)})
     assert credit.metrics()["right_and_unstopped"] == 1.0
     unstopped = MilestoneCredit(CreditConfig(name="milestones"))
-    unstopped.take_step({"u": visit(*right)})
+    unstopped.take_step({"u": visit(*right, GIVEN)})
     assert unstopped.metrics()["right_and_unstopped"] == 3.0
 
 

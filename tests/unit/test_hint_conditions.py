@@ -96,7 +96,7 @@ def test_controllers_that_learn_from_their_own_hints_do_not_hear_of_others(name,
     controller, heard = build(name, **conditions), []
     inner = controller._inner
     inner.observe_rounds = lambda outcomes: heard.extend(each.hint_ratio for each in outcomes)
-    chosen = []
+    chosen, expected = [], []
     plan_rounds = inner.plan_rounds
 
     def noted(requests, *, num_rollouts):
@@ -109,6 +109,7 @@ def test_controllers_that_learn_from_their_own_hints_do_not_hear_of_others(name,
         controller.begin_step(step)
         for round_index in range(2):
             for share in plan(controller, round_index, left=4):
+                expected += [share.hint_ratio] if share.hint_ratio == chosen[-1] else []
                 observe(
                     controller,
                     "p",
@@ -117,8 +118,7 @@ def test_controllers_that_learn_from_their_own_hints_do_not_hear_of_others(name,
                     num_rollouts=share.num_rollouts,
                 )
         end_visit(controller, "p")
-    assert set(heard) <= set(chosen) and any(heard)
-    assert heard.count(0.0) <= chosen.count(0.0)
+    assert heard == expected and any(heard)
     assert controller.state_dict()["imposed"] == {}
 
 
@@ -173,6 +173,12 @@ def test_rollouts_lose_their_hint_with_the_same_probability():
     # 3,200 draws of probability 3/4: three standard deviations are 2.3 points.
     assert sum(kept) / 3200 == pytest.approx(0.75, abs=0.023)
     assert plan(build("none", dropout=0.25), 0) == (HintShare(0.0, 4),)
+    # Problems and rounds of a step lose theirs apart from each other.
+    for places in ([(name, 0) for name in "abcdefgh"], [("a", index) for index in range(8)]):
+        assert len({plan(controller, index, size=64, problem=name) for name, index in places}) > 4
+    probing = build_controller("bayes", rounds=2, rollouts_per_round=8, probes=2)
+    probes, *others = plan(with_conditions(probing, dropout=0.5), 0, size=8)
+    assert probes.is_probe and probes.num_rollouts == 2 and not any(each.is_probe for each in others)
 
 
 @pytest.mark.parametrize(

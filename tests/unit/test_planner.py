@@ -131,10 +131,28 @@ def test_without_spare_problems_an_epoch_trains_on_each_once():
     assert sorted(begun) == list(range(NUM_PROBLEMS))
 
 
-def test_replacements_are_new_until_there_are_none_and_never_in_flight():
-    planner = build_planner()
+def test_a_carried_problem_is_not_replayed_and_a_replayed_success_counts_in_the_pool():
+    planner = build_planner(
+        hints=HintConfig(controller="none", rounds=1, rollouts_per_prompt=4),
+        off_policy=OffPolicyConfig(source="replay"),
+        replay=ReplayConfig(start_accuracy=0.0, problem_share=1.0),
+    )
     first, _ = planner.begin(1)
-    more, _ = planner.begin_more(NUM_PROBLEMS - BATCH, in_flight=first)
+    planner.learn({problem: visit(problem, [1, 1, 0, 0]) for problem in first}, {})
+    second, replayed = planner.begin(2, carried=first[:2])
+    assert second[:2] == first[:2] and {*replayed} == {*first[2:]} and len({*second}) == BATCH
+    # The given success is the only one.
+    again = visit(first[3], [0, 0, 0, 1])
+    given = dataclasses.replace(again.rollouts[3], origin=Origin.REPLAY)
+    planner.learn({first[3]: dataclasses.replace(again, rollouts=(*again.rollouts[:3], given))}, {})
+    counts = {entry["problem"]: entry["num_correct"] for entry in planner.state_dict()["replay"]["problems"]}
+    assert counts == {problem: 1 if problem == first[3] else 2 for problem in first}
+
+
+def test_replacements_are_new_until_there_are_none_and_never_in_flight():
+    planner = build_planner(curriculum=CurriculumConfig(name="sec", with_replacement=True))
+    first, _ = planner.begin(1)
+    more, _ = planner.begin_more(NUM_PROBLEMS - BATCH, in_flight=first[:1])
     assert sorted([*first, *more]) == list(range(NUM_PROBLEMS))
     assert not set(planner.begin_more(3, in_flight=first)[0]) & set(first)
 
@@ -853,6 +871,13 @@ def test_each_problem_of_a_step_replays_its_own_success():
     assert sorted(replayed) == [problem for problem in range(NUM_PROBLEMS) if problem % 2]
     assert {success.hint_steps for success in replayed.values()} == {1}
     assert planner.metrics()["successes/problems"] == NUM_PROBLEMS / 2
+    more, of_more = planner.begin_more(NUM_PROBLEMS, in_flight=[])
+    assert sorted(more) == sorted(begun) and of_more == replayed
+    # A new success takes the place of the given one, although the policy was surer of that.
+    given = dataclasses.replace(hinted(1, 1)[0], origin=Origin.REPLAY)
+    made = dataclasses.replace(visit(1, [0]), rollouts=(*hinted(1, 0, 0, 1), given))
+    planner.learn({1: made}, {1: {0: 0.0}})
+    assert planner.begin(3)[1][1].completion.text == "2"
 
 
 def test_the_policys_right_response_becomes_the_solution_of_the_next_visits():
