@@ -607,10 +607,11 @@ def test_hostile_answers_cost_nothing_but_themselves(tmp_path, grader, count):
 def test_the_code_among_them_is_live(tmp_path):
     # Control: without the guard, sympy runs it.
     canary = tmp_path / "canary"
-    probe = "import sys, sympy\ntry: sympy.sympify(sys.argv[1])\nexcept Exception: pass"
+    probe = "import sys, sympy\nfor text in sys.argv[1:]:\n"
+    probe += "    try: sympy.sympify(text)\n    except Exception: pass"
     rng = random.Random(0)
-    for _ in range(5):
-        subprocess.run([sys.executable, "-c", probe, python_code(rng, str(canary))], cwd=tmp_path, check=True)
+    code = [python_code(rng, str(canary)) for _ in range(5)]
+    subprocess.run([sys.executable, "-c", probe, *code], cwd=tmp_path, check=True)
     assert canary.exists()
 
 
