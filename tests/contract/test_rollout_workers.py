@@ -1,6 +1,7 @@
 """How rollouts end: a step's groups, a problem that is cut, a given response."""
 
 import asyncio
+import dataclasses
 from collections import Counter
 from types import SimpleNamespace
 
@@ -8,11 +9,23 @@ import pytest
 
 pytest.importorskip("verl.trainer", reason="verl is not installed")
 
+from omegaconf import OmegaConf
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
 from seele.config import HintConfig, OffPolicyConfig, SeeleConfig
 from seele.methods.sources import build_source
-from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance
+from seele.records import (
+    Completion,
+    Finish,
+    Grade,
+    GradeReason,
+    HintShare,
+    Instance,
+    Milestone,
+    Origin,
+    Rollout,
+)
+from seele.rollout.sampling import rollout_seed
 from seele.rollout.solutions import EncodedProblem
 from seele_models.tokenizer import byte_tokenizer
 from seele_verl import rounds_worker as module
@@ -73,8 +86,9 @@ def test_a_worker_that_replaces_a_lost_one_begins_no_group_that_was_cut(buffer, 
 
 def test_tokens_count_although_their_problem_was_cut(monkeypatch, tmp_path):
     """The first of two rounds of two is complete; the second still runs when the problem is left behind.
-    The watchdog has seen the first.
+    The watchdog has seen the first. The step has begun the problem before, with four seeds of each round.
     """
+    seeds = []
 
     class Controller(ControllerActor):
         async def plan_round(self, request, *, num_rollouts):
@@ -87,6 +101,7 @@ def test_tokens_count_although_their_problem_was_cut(monkeypatch, tmp_path):
             pass
 
     async def complete(request, **_):
+        seeds.append(request["seeds"])
         if worker.sampled_first_round.is_set():
             worker.waits.set()
             await asyncio.Event().wait()
@@ -114,13 +129,14 @@ def test_tokens_count_although_their_problem_was_cut(monkeypatch, tmp_path):
     instance = Instance(instance_id="i", data_source="d", question="q", steps=(), answer="1", level=1)
 
     async def cut():
-        problem = {"uid": "u", "instance": instance, "global_steps": 1}
+        problem = {"uid": "u", "instance": instance, "global_steps": 1, "repeat": 1}
         task = asyncio.create_task(worker._train_prompt(problem, {}))
         await worker.waits.wait()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
     asyncio.run(cut())
+    assert seeds == [[rollout_seed(0, 1, "i", index, 4 + rollout) for rollout in (0, 1)] for index in (0, 1)]
     assert (tmp_path / LIFE).exists()
     visits, metrics = worker.controller.take_step()
     assert not visits
@@ -157,3 +173,59 @@ def test_a_cut_trace_has_no_end_and_is_judged_as_one_that_hit_the_limit():
     [cut] = worker._given(instance, encoded([1, 2], [3, 4, 5, 6]), None)
     assert (cut.token_ids, cut.finish) == ((1, 2, 3, 4, 5, 6), Finish.LENGTH)
     assert len(cut.log_probs) == 6
+
+
+@pytest.mark.parametrize(
+    ("when", "stops", "watched"),
+    [
+        ("always", True, [None, 2, 2]),
+        # Any round may be the only one that is kept.
+        ("until_success", True, [None, 2, None]),
+        ("always", False, None),
+    ],
+)
+def test_every_rollout_but_a_problems_first_may_end_at_an_error(when, stops, watched):
+    worker = object.__new__(module.RoundsWorker)
+    worker.seele = SeeleConfig(method="milestones", hints=HintConfig(when=when, rounds=2))
+    worker.source = build_source(worker.seele.off_policy)
+    worker.engine = worker.run = worker.controller = worker.cache = None
+    worker.rollout_config = SimpleNamespace(response_length=9)
+    worker.grade = SimpleNamespace(walks=True, watch=lambda instance, hint_steps: hint_steps)
+    milestones = (Milestone("1", 1),)
+    instance = Instance(
+        instance_id="i", data_source="x", question="?", steps=("1",), answer="1", milestones=milestones
+    )
+    problem = {"uid": "u", "global_steps": 1, "stops": stops}
+    watch_of = worker._training_sampler(problem, instance, None, {}).watch_of
+    # By round and rollout in the round.
+    assert watched == (watch_of and [watch_of(2, *place) for place in ((0, 0), (0, 1), (1, 0))])
+
+
+@pytest.mark.parametrize(("source", "of_policy"), [("none", -0.25), ("prefix", -0.75), ("trace", -0.25)])
+def test_only_the_policys_responses_are_penalized_a_prefix_included(source, of_policy):
+    worker = object.__new__(module.RoundsWorker)
+    buffer = {"enable": True, "len": 4, "penalty_factor": 1.0}
+    kwargs = {"max_resp_len": 8, "overlong_buffer_cfg": buffer}
+    worker.config = OmegaConf.create({"reward": {"reward_kwargs": kwargs}})
+    worker.source = build_source(OffPolicyConfig(source=source))
+    encoded = EncodedProblem(prompt_ids=[1] * 9, step_ids=[[2], [3], [4]], moved_cuts=0)
+    made = Rollout(
+        round_index=0,
+        rollout_index=0,
+        share=HintShare(2 / 3, 1),
+        hint_steps=2,
+        completion=Completion(text="", token_ids=(5,) * 5, log_probs=(), finish=Finish.STOP),
+        grade=Grade(False, GradeReason.WRONG),
+    )
+    assert worker._penalty(made, encoded) == of_policy
+    assert worker._penalty(dataclasses.replace(made, origin=Origin.TRACE), encoded) == 0.0
+    worker.config.reward.reward_kwargs.overlong_buffer_cfg.enable = False
+    assert worker._penalty(made, encoded) == 0.0
+
+
+@pytest.mark.parametrize(("limit", "longest"), [(4, 0), (5, 0), (10, 1), (11, 2), (99, 3)])
+def test_hints_of_the_policys_own_solution_end_where_the_prompt_is_full(limit, longest):
+    instance = Instance(instance_id="i", data_source="x", question="?", steps=("a",) * 4, answer="b")
+    encoded = EncodedProblem(prompt_ids=[1] * 5, step_ids=[[2] * 3] * 4, moved_cuts=0)
+    legal = module._within(instance, encoded, limit).legal_hint_ratios
+    assert legal == instance.legal_hint_ratios[: longest + 1]

@@ -49,7 +49,12 @@ from seele.records import (
 )
 from seele.rollout.solutions import EncodedProblem
 from seele_verl import columns
-from seele_verl.advantages import span_advantages, weigh_on_policy_tokens_only, write_advantages
+from seele_verl.advantages import (
+    exchange_log_probs,
+    span_advantages,
+    weigh_on_policy_tokens_only,
+    write_advantages,
+)
 from seele_verl.losses import (
     have_weight,
     informative_columns,
@@ -1054,6 +1059,48 @@ def test_tokens_whose_loss_reads_no_advantage_have_none(method, row, expected, m
     assert values(store.fields, "advantages")[row] == pytest.approx(expected)
     # The update computes the row all the same.
     assert len(read) > 1 and have_weight(store.fields, read)[row]
+
+
+def test_prefixes_learn_from_their_tokens_of_highest_entropy_over_the_batch(monkeypatch):
+    # Two of six tokens; the first prefix continues right and the second wrong, the others are wrong.
+    rollouts = [rollout(i, i == 0, hint_steps=hint) for i, hint in enumerate((2, 1, 0, 0))]
+    config, rows = rows_of("prefix_rft", rollouts=rollouts)
+    store = Store({name: rows.fields[name] for name in ("response_mask", OFF_POLICY_MASK)})
+    entropies = [[0.1, 0.9, 0.8, 0.2, 5, 5, 5], [0.3, 0.7, 5, 5, 5], [5] * 3, [5] * 3]
+    store.fields["entropy"] = jagged([torch.tensor(row, dtype=torch.float) for row in entropies])
+    monkeypatch.setattr(columns, "tq", store)
+    settings = dataclasses.replace(read_settings(config).off_policy, entropy_share=1 / 3)
+    write_advantages(
+        KVBatchMeta(keys=rows.keys, partition_id="train", tags=rows.tags), build_source(settings)
+    )
+    assert values(store.fields, "advantages") == [
+        [0, 0.25, 0.25, 0, *[0.5] * 3], [0, 0, *[-0.5] * 3], [0] * 3, [0] * 3
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("method", "kept", "changed"),
+    [
+        ("prefix_rft", "old_log_probs", "rollout_log_probs"),
+        ("trapo", "old_log_probs", "rollout_log_probs"),
+        ("exgrpo", "rollout_log_probs", "old_log_probs"),
+        ("luffy", "rollout_log_probs", "old_log_probs"),
+    ],
+)
+def test_engine_and_trainer_agree_on_tokens_that_the_policy_did_not_write(method, kept, changed, monkeypatch):
+    fields = Batch(method).fields
+    fields["old_log_probs"] = jagged(
+        [torch.full_like(row, -9) for row in fields["rollout_log_probs"].unbind()]
+    )
+    rows = [*zip(*(values(fields, name) for name in (OFF_POLICY_MASK, kept, changed)), strict=True)]
+    monkeypatch.setattr(columns, "tq", Store(fields))
+    source = build_source(read_settings(config_of(method)).off_policy)
+    batch = KVBatchMeta(keys=[*"abcd"], partition_id="train", tags=[{}] * 4)
+    exchange_log_probs(batch, has_log_probs=source.has_log_probs)
+    assert values(fields, kept) == [own for _, own, _ in rows]
+    assert values(fields, changed) == [
+        [own if is_other else others for is_other, own, others in zip(*row, strict=True)] for row in rows
+    ]
 
 
 # Ratio of each token's probability in the trainer to that in the engine.

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
 
-from seele.config import HintConfig, SeeleConfig
+from seele.config import HintConfig, ImitationConfig, SeeleConfig
 from seele.methods.sources import build_source
 from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance, Rollout, Visit
 from seele_verl import columns, cost_meter, hint_reliance
@@ -96,8 +96,9 @@ def test_passes_for_log_probabilities_cost_once_a_step_however_often_it_trains(m
         }
     )
 
-    def metrics_of(step, *, has_critic=False, **hints):
-        seele = SeeleConfig(method="grpo", hints=HintConfig(**hints))
+    def metrics_of(step, *, has_critic=False, imitation=0.0, **hints):
+        imitation = ImitationConfig(coefficient=imitation)
+        seele = SeeleConfig(method="grpo", hints=HintConfig(**hints), imitation=imitation)
         meter = cost_meter.CostMeter(config, seele, build_source(seele.off_policy), has_critic=has_critic)
         return meter.metrics(step, rows)
 
@@ -109,11 +110,14 @@ def test_passes_for_log_probabilities_cost_once_a_step_however_often_it_trains(m
     }
     step = StepRecord(
         visits={"u": visit},
-        controller_metrics={"tokens/prefilled": 0.0, "tokens/generated": 0.0},
+        controller_metrics={"tokens/prefilled": 3.0, "tokens/generated": 5.0},
         informative={"u_0_0", "of_another_step"},
     )
     metrics = metrics_of(step)
-    assert metrics["flops"] == 6 * 200 + 2 * 100
+    assert metrics["flops"] == 2 * (3 + 5) + 6 * 200 + 2 * 100
+    # A hint is learnt where it is imitated.
+    assert metrics["tokens/teacher_forced"] == 0
+    assert metrics_of(step, imitation=0.001)["tokens/teacher_forced"] == 1
     # Two epochs over the longer prompt and both responses, and over the one informative row.
     assert metrics["tokens/trained_packed"] == 2 * (25 + 40 + 15)
     assert metrics["tokens/trained_informative"] == 2 * (20 + 40)
@@ -123,18 +127,21 @@ def test_passes_for_log_probabilities_cost_once_a_step_however_often_it_trains(m
     # verl makes that pass even if no group is worth an update.
     without = replace(step, updates=False)
     metrics = metrics_of(without)
-    assert (metrics["flops"], metrics["flops_round_0"]) == (2 * 100, 2 * 60)
+    assert (metrics["flops"], metrics["flops_round_0"]) == (2 * (8 + 100), 2 * 60)
     assert metrics["tokens/trained_informative"] == 0
     # A supervised update between steps, of 10 tokens with a solution of 6, is made once.
     solutions = [Solution(prompt_ids=[1] * 4, response_ids=[2] * 6)]
     metrics = metrics_of(replace(without, solutions=solutions))
-    assert (metrics["flops"], metrics["tokens/teacher_forced"]) == (6 * 10 + 2 * 100, 6)
+    assert (metrics["flops"], metrics["tokens/teacher_forced"]) == (2 * 8 + 6 * 10 + 2 * 100, 6)
     trained = ("tokens/trained", "tokens/trained_packed", "tokens/trained_informative")
     assert [metrics[name] for name in trained] == [10, 10, 10]
     # A critic of three parameters: one pass for values, and three epochs of its own.
     metrics = metrics_of(step, has_critic=True)
-    assert metrics["flops"] == 6 * 200 + 2 * 100 + 3 * (6 * 300 + 2 * 100)
+    assert metrics["flops"] == 2 * 8 + 6 * 200 + 2 * 100 + 3 * (6 * 300 + 2 * 100)
     assert (metrics["tokens/trained"], metrics["tokens/critic_trained"]) == (200, 300)
+    # The reference model's pass, for a KL term.
+    config.actor_rollout_ref.actor.use_kl_loss = True
+    assert metrics_of(without)["flops"] == 2 * (8 + 2 * 100)
 
 
 def test_hint_reliance_compares_right_hinted_rows_and_none_that_fills_a_batch_up(queue):

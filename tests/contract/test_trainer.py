@@ -148,12 +148,15 @@ def test_of_a_problem_that_a_step_began_twice_the_group_that_was_trained_on_coun
         planner=SimpleNamespace(learn=lambda *step: heard.append(step)),
     )
     batch = SimpleNamespace(keys=[f"{trained}_0_0", "step2-000001_0_0"], tags=[{}, {}])
-    advantages = torch.nested.as_nested_tensor([torch.ones(2), torch.zeros(2)], layout=torch.jagged)
+    advantages = torch.nested.as_nested_tensor(
+        [torch.tensor([-1.0, 3.0]), torch.zeros(2)], layout=torch.jagged
+    )
     monkeypatch.setattr(module, "read_columns", lambda *_: {"advantages": advantages})
     trainer._learn(batch)
     of_problems = {7: f"visit of {trained}", 8: "visit of step2-000001"}
-    assert heard == [(of_problems, {7: {0: 1.0}, 8: {0: 0.0}})]
-    assert trainer.current.advantages == {trained: {0: 1.0}, "step2-000001": {0: 0.0}}
+    # The planner hears of their size over all tokens, the dump of the last token's.
+    assert heard == [(of_problems, {7: {0: 2.0}, 8: {0: 0.0}})]
+    assert trainer.current.advantages == {trained: {0: 3.0}, "step2-000001": {0: 0.0}}
     trainer._learn_solutions(
         SimpleNamespace(take_step=lambda step: failed.append(step) or []), trainer._uids_by_problem(batch)
     )
