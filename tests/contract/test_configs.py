@@ -339,16 +339,6 @@ def test_a_recipe_names_the_sizes_of_all_but_tiny_jobs():
         check_job(["recipe=null", "hardware=gpu1"])
 
 
-def test_a_run_is_refused_before_anything_starts_where_it_names_no_job():
-    command = [sys.executable, "-m", "seele_verl.train", "method=luffy", "hardware=cpu"]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert result.returncode == 2
-    assert (
-        result.stderr.startswith("error: job: not given with hardware=cpu;")
-        and result.stderr.count("\n") == 1
-    )
-
-
 def test_both_commands_print_a_configuration_without_starting_anything(tmp_path):
     def printed(*command):
         arguments = ("method=seele", "hardware=cpu", "job=tiny", "--cfg", "job")
