@@ -660,6 +660,8 @@ def test_a_validation_that_a_killed_run_missed_is_made_up_for(tmp_path, step, li
     found = log.rewind(step) | line
     ends_at = final_step(config, log.generated, total_steps=30)
     assert missed_validation(config, found, ends_at=ends_at) is missed
+    config.trainer.test_freq = -1
+    assert not missed_validation(config, found, ends_at=ends_at)
 
 
 def test_settings_are_read_from_a_plan_as_from_what_was_composed(planned):

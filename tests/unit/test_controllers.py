@@ -13,7 +13,7 @@ from helpers.controllers import end_visit, next_hint, observe
 from seele.errors import CheckpointError, ConfigError
 from seele.hints import CONTROLLERS, build_controller
 from seele.hints.contract import nearest_legal
-from seele.maths.irt import ItemCurve
+from seele.maths.irt import ItemCurve, predict_accuracy
 from seele.maths.irt_fit import CurveFit
 from seele.records import Instance, RoundRequest
 
@@ -370,6 +370,30 @@ def test_a_failed_fit_is_counted_and_repeats_the_last_ratio(monkeypatch):
     assert controller.metrics()["failed_fits"] == 2
     assert controller.state_dict()["stored_rates"] == {"p": 0.25}
     assert controller.state_dict()["last_fits"] == kept
+    # The ratio of the round before, not of the visit's first round.
+    controller = build()
+    fit_all, converge = controller._fit_all, iter([True, False, False])
+    monkeypatch.setattr(
+        controller,
+        "_fit_all",
+        lambda problems: fit_all(problems) if not problems or next(converge) else [failed],
+    )
+    assert visit(controller, [8, 8, 8]) == [0.75, 0.5, 0.5]
+    assert controller.state_dict()["stored_rates"] == {"p": 0.5}
+
+
+def test_a_round_is_planned_with_the_accuracy_that_the_visits_earlier_rounds_predict():
+    controller, predicted = build(), []
+    for _ in range(2):
+        for round_index in range(2):
+            ((share,),) = controller.plan_rounds([RoundRequest("p", round_index, FOUR_STEPS)], num_rollouts=8)
+            predicted.append(share.predicted_accuracy)
+            if round_index:
+                curve = ItemCurve(*controller.state_dict()["last_fits"]["p"]["curve"])
+                assert predicted[-1] == pytest.approx(float(predict_accuracy(curve, share.hint_ratio)))
+            observe(controller, "p", hint_ratio=share.hint_ratio, num_correct=4, num_rollouts=8)
+        end_visit(controller, "p")
+    assert [each is None for each in predicted] == [True, False, True, False]
 
 
 def test_the_last_fit_holds_the_curve_and_the_rounds_it_was_fitted_to():

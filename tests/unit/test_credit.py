@@ -479,6 +479,21 @@ def test_a_problem_begins_with_what_others_taught_about_steps_as_far_from_the_en
     # Its first hint leaves three longer ones, as the others' did; the second legal one leaves two.
     assert hint_after(controller, {}, name="next step") == 0.25
     assert hint_after(controller, {}, name="shorter", legal=(0.0, 0.3, 0.6)) == 0.0
+    rates = controller.state_dict()["rates"]
+    controller.begin_step(3)
+    assert controller.state_dict()["rates"] == rates, "a step's outcomes count once"
+
+
+def test_others_never_make_sure_of_a_problems_step():
+    controller = NextMilestoneController()
+    for name, outcomes, size in (("other", {0.0: 5000}, 5000), ("p", dict.fromkeys(LEGAL[1:], 0), 100)):
+        next_hint(controller, name, round_index=0, legal_ratios=LEGAL)
+        for ratio, passed in outcomes.items():
+            observe(controller, name, hint_ratio=ratio, num_correct=passed, num_rollouts=size)
+        end_visit(controller, name)
+        controller.begin_step(2)
+    # Its other steps fail for sure; this one may, although the other problem's never did.
+    assert next_hint(controller, "p", round_index=0, legal_ratios=LEGAL) == 0.0
 
 
 def test_an_old_visit_counts_for_less_than_a_new_one():

@@ -39,7 +39,7 @@ def visit(*rights, steps=("a", "b"), given=()):
     return Visit(instance=instance, step=1, prompt_tokens=2, step_tokens=(1, 1), rollouts=tuple(rollouts))
 
 
-FAILED, SOLVED = visit(False, False), visit(False, True)
+FAILED, SOLVED = visit(False, False), visit(False, False, True)
 
 
 def test_problems_wait_in_the_order_of_their_failures_until_they_are_enough():
