@@ -707,8 +707,9 @@ def test_shaped_and_likelihood_terms_have_the_values_worked_by_hand():
         assert metrics["off_policy_probability"].aggregate() == pytest.approx(pi.mean().item(), rel=1e-5)
 
 
-def test_nothing_is_clipped_in_luffy():
-    batch = Batch("luffy")
+@pytest.mark.parametrize("method", ["luffy", "luffy seele.off_policy.loss=surrogate"])
+def test_nothing_is_clipped_in_luffy(method):
+    batch = Batch(method, rollouts=rollouts_of("luffy"))
     batch.fields["old_log_probs"] = jagged(
         [torch.full((len(row),), -10.0) for row in batch.fields["responses"].unbind()]
     )
