@@ -2,81 +2,47 @@
 numbers.
 """
 
+from importlib import import_module
+
 from seele.config import SeeleConfig
 from seele.errors import ConfigError
-from seele.methods import (
-    adaback,
-    adaprefix,
-    adhint,
-    asymre,
-    bread,
-    cispo,
-    dapo,
-    drgrpo,
-    exgrpo,
-    ghpo,
-    grpo,
-    gspo,
-    luffy,
-    mfc,
-    milestones,
-    opmd,
-    opsd,
-    pope,
-    ppo,
-    prefix_rft,
-    prefix_rl,
-    relift,
-    rl_sft_loss,
-    rloo,
-    sage,
-    scaf_grpo,
-    seele,
-    seele_paper,
-    sft,
-    sft_rl,
-    trapo,
-    uft,
-)
 from seele.methods.method import Method
 
-METHODS: dict[str, Method] = {
-    module.METHOD.name: module.METHOD
-    for module in (
-        seele,
-        seele_paper,
-        grpo,
-        drgrpo,
-        rloo,
-        ppo,
-        dapo,
-        gspo,
-        cispo,
-        asymre,
-        opmd,
-        luffy,
-        milestones,
-        rl_sft_loss,
-        uft,
-        prefix_rft,
-        trapo,
-        adaback,
-        adaprefix,
-        mfc,
-        adhint,
-        ghpo,
-        sage,
-        scaf_grpo,
-        bread,
-        prefix_rl,
-        pope,
-        exgrpo,
-        opsd,
-        relift,
-        sft,
-        sft_rl,
-    )
-}
+_NAMES = (
+    "seele",
+    "seele_paper",
+    "grpo",
+    "drgrpo",
+    "rloo",
+    "ppo",
+    "dapo",
+    "gspo",
+    "cispo",
+    "asymre",
+    "opmd",
+    "luffy",
+    "milestones",
+    "rl_sft_loss",
+    "uft",
+    "prefix_rft",
+    "trapo",
+    "adaback",
+    "adaprefix",
+    "mfc",
+    "adhint",
+    "ghpo",
+    "sage",
+    "scaf_grpo",
+    "bread",
+    "prefix_rl",
+    "pope",
+    "exgrpo",
+    "opsd",
+    "relift",
+    "sft",
+    "sft_rl",
+)
+METHODS: dict[str, Method] = {name: import_module(f"seele.methods.{name}").METHOD for name in _NAMES}
 
 
 def check_method(config: SeeleConfig) -> Method:
