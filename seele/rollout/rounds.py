@@ -7,10 +7,10 @@ This module has no engine code.
 
 import asyncio
 import dataclasses
-import itertools
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Protocol
 
 from seele.records import Completion, Grade, HintShare, Instance, Origin, Rollout, RoundRequest
@@ -88,6 +88,7 @@ async def run_rounds(
     sample: Sampler,
     grade: Grader,
     round_sizes: Sequence[int],
+    quorum: float = 1.0,
     succeeded: Succeeded = is_correct,
 ) -> list[Rollout]:
     """Roll out one problem round by round, letting the controller choose each round's hint.
@@ -104,6 +105,9 @@ async def run_rounds(
         sample: Completes hinted prompts.
         grade: Compares answers.
         round_sizes: Rollouts of each round, at least one round; a round may also take all that are left.
+        quorum: Share in (0, 1] of the rollouts under a hint that the next round waits for
+            (``seele.hints.round_quorum``). It waits for all probes. The controller observes the others when
+            they are graded. The last round's rollouts are awaited together, because nothing follows.
         succeeded: Which rollouts are reported to the controller as correct.
 
     Returns:
@@ -112,24 +116,21 @@ async def run_rounds(
     Raises:
         ExceptionGroup: Errors of sampler, grader or controller. All tasks have then ended.
     """
-    rollouts: list[Rollout] = []
+    visit, rollouts = _Visit(instance, controller, sample, grade, succeeded), list[Rollout]()
     begun, total = 0, sum(round_sizes)
     try:
-        for round_index, size in enumerate(round_sizes):
-            if begun >= total:
-                break
-            request = RoundRequest(
-                instance.instance_id, round_index, instance.legal_hint_ratios, total - begun
-            )
-            plan = await controller.plan_round(request, num_rollouts=size)
-            hinted = divide_round(plan, round_index=round_index, begun=begun)
-            rollouts += await roll_out_round(
-                instance, hinted, controller=controller, sample=sample, grade=grade, succeeded=succeeded
-            )
-            begun += sum(share.num_rollouts for share in plan)
+        async with asyncio.TaskGroup() as tasks:
+            for round_index, size in enumerate(round_sizes):
+                if begun >= total:
+                    break
+                plan = await visit.plan(round_index, size, left=total - begun)
+                first, begun = begun, begun + sum(share.num_rollouts for share in plan)
+                share_awaited = quorum if begun < total else 1.0
+                for enough in visit.begin(plan, round_index, tasks, rollouts, first, quorum=share_awaited):
+                    await enough.wait()
     finally:
         await controller.end_visit(instance.instance_id)
-    return sorted(rollouts, key=lambda rollout: rollout.rollout_index)
+    return sorted(rollouts, key=attrgetter("rollout_index"))
 
 
 async def run_until_success(
@@ -159,31 +160,27 @@ async def run_until_success(
         succeeded: Which rollouts are successes.
 
     Returns:
-        The rollouts of one round.
+        The rollouts of one round, in order.
 
     Raises:
         ExceptionGroup: As in ``run_rounds``.
     """
-    rollouts: list[Rollout] = []
+    visit, rollouts = _Visit(instance, controller, sample, grade, succeeded), list[Rollout]()
     tried: set[float] = set()
     try:
         for round_index, size in enumerate(round_sizes):
-            request = RoundRequest(instance.instance_id, round_index, instance.legal_hint_ratios, size)
-            plan = await controller.plan_round(request, num_rollouts=size)
+            plan = await visit.plan(round_index, size, left=size)
             hints = {share.hint_ratio for share in plan}
             if hints <= tried:
                 break
             tried |= hints
-            hinted = divide_round(plan, round_index=round_index, begun=0)
-            rollouts = await roll_out_round(
-                instance, hinted, controller=controller, sample=sample, grade=grade, succeeded=succeeded
-            )
+            rollouts = await visit.roll_out(plan, round_index, 0)
             accuracy = sum(map(succeeded, rollouts)) / len(rollouts)
             if failing_accuracy < accuracy <= (passing_accuracy if round_index else 1.0):
                 break
     finally:
         await controller.end_visit(instance.instance_id)
-    return sorted(rollouts, key=lambda rollout: rollout.rollout_index)
+    return rollouts
 
 
 async def run_with_rescue(
@@ -217,131 +214,138 @@ async def run_with_rescue(
     """
     (size,) = round_sizes
     num_hints = len(instance.legal_hint_ratios) - 1
-
-    async def roll_out(round_index: int, num_rollouts: int) -> list[Rollout]:
-        request = RoundRequest(instance.instance_id, round_index, instance.legal_hint_ratios, num_rollouts)
-        plan = await controller.plan_round(request, num_rollouts=num_rollouts)
-        if round_index and not any(share.hint_ratio for share in plan):
-            return []
-        hinted = divide_round(plan, round_index=round_index, begun=round_index * size)
-        rollouts = await roll_out_round(
-            instance, hinted, controller=controller, sample=sample, grade=grade, succeeded=succeeded
-        )
-        return sorted(rollouts, key=lambda rollout: (rollout.hint_steps, rollout.rollout_index))
-
+    visit = _Visit(instance, controller, sample, grade, succeeded)
     try:
-        rollouts = await roll_out(0, size)
+        rollouts = await visit.roll_out(await visit.plan(0, size, left=size), 0, 0)
         if num_hints and sum(map(succeeded, rollouts)) <= failing_accuracy * size:
-            rescue = next(filter(succeeded, await roll_out(1, num_hints)), None)
+            plan = await visit.plan(1, num_hints, left=num_hints)
+            hinted = any(share.hint_ratio for share in plan)
+            tried = await visit.roll_out(plan, 1, size) if hinted else []
+            rescue = min(filter(succeeded, tried), key=attrgetter("hint_steps"), default=None)
             if rescue is not None:
                 failed = next(each for each in reversed(rollouts) if not succeeded(each))
-                rollouts.remove(failed)
-                rollouts.append(dataclasses.replace(rescue, rollout_index=failed.rollout_index))
+                rescue = dataclasses.replace(rescue, rollout_index=failed.rollout_index)
+                rollouts[rollouts.index(failed)] = rescue
     finally:
         await controller.end_visit(instance.instance_id)
-    return sorted(rollouts, key=lambda rollout: rollout.rollout_index)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HintedRollouts:
-    """The rollouts of a round that share a hint, before they are sampled."""
-
-    share: HintShare
-    round_index: int
-    first_in_round: int
-    """Index of the first of them among the round's rollouts."""
-    first_in_visit: int
-    """Index of the first of them among all of the problem's rollouts in this step."""
-
-    @property
-    def num_rollouts(self) -> int:
-        """The number of rollouts."""
-        return self.share.num_rollouts
-
-
-def divide_round(plan: Sequence[HintShare], *, round_index: int, begun: int) -> list[HintedRollouts]:
-    """Split a planned round by hint and number its rollouts; ``begun`` counts those of earlier rounds."""
-    firsts = itertools.accumulate((share.num_rollouts for share in plan), initial=0)
-    return [
-        HintedRollouts(
-            share=share, round_index=round_index, first_in_round=first, first_in_visit=begun + first
-        )
-        for share, first in zip(plan, firsts, strict=False)
-    ]
-
-
-async def roll_out_round(
-    instance: Instance,
-    hinted: Sequence[HintedRollouts],
-    *,
-    controller: HintController,
-    sample: Sampler,
-    grade: Grader,
-    succeeded: Succeeded,
-) -> list[Rollout]:
-    """Roll out a planned round, its hints at the same time, and report the outcomes to the controller."""
-    rollouts: list[Rollout] = []
-
-    async def roll_out(each: HintedRollouts) -> None:
-        graded = sample_and_grade(instance, each, sample=sample, grade=grade, quorum=each.num_rollouts)
-        async with aclosing(graded) as parts:
-            async for part in parts:
-                rollouts.extend(part)
-                await tell(controller, instance, each, part, succeeded)
-
-    async with asyncio.TaskGroup() as tasks:
-        for each in hinted:
-            tasks.create_task(roll_out(each))
     return rollouts
 
 
-async def sample_and_grade(
-    instance: Instance, hinted: HintedRollouts, *, sample: Sampler, grade: Grader, quorum: int
-) -> AsyncGenerator[list[Rollout], None]:
-    """Yield the graded rollouts under one hint, in the same parts as the sampler (``Sampler``)."""
-    hint_steps = instance.num_hint_steps(hinted.share.hint_ratio)
-    sampled = sample(
-        hint_steps=hint_steps,
-        round_index=hinted.round_index,
-        first_rollout=hinted.first_in_round,
-        num_rollouts=hinted.num_rollouts,
-        quorum=quorum,
-    )
-    async with aclosing(sampled) as parts:
-        async for part in parts:
-            grades = await asyncio.gather(
-                *(grade(completion, instance, hint_steps=hint_steps) for completion in part.values())
-            )
-            yield [
-                Rollout(
-                    round_index=hinted.round_index,
-                    rollout_index=hinted.first_in_visit + position,
-                    share=hinted.share,
-                    hint_steps=hint_steps,
-                    completion=completion,
-                    grade=verdict,
+@dataclass(frozen=True, slots=True)
+class _Visit:
+    """The parts that all rounds of a problem share."""
+
+    instance: Instance
+    controller: HintController
+    sample: Sampler
+    grade: Grader
+    succeeded: Succeeded
+
+    async def plan(self, round_index: int, size: int, *, left: int) -> tuple[HintShare, ...]:
+        request = RoundRequest(self.instance.instance_id, round_index, self.instance.legal_hint_ratios, left)
+        return await self.controller.plan_round(request, num_rollouts=size)
+
+    async def roll_out(self, plan: Sequence[HintShare], round_index: int, begun: int) -> list[Rollout]:
+        """Return a planned round's rollouts in order, after ``begun`` of the visit."""
+        rollouts: list[Rollout] = []
+        async with asyncio.TaskGroup() as tasks:
+            self.begin(plan, round_index, tasks, rollouts, begun)
+        return sorted(rollouts, key=attrgetter("rollout_index"))
+
+    def begin(
+        self,
+        plan: Sequence[HintShare],
+        round_index: int,
+        tasks: asyncio.TaskGroup,
+        rollouts: list[Rollout],
+        begun: int,
+        *,
+        quorum: float = 1.0,
+    ) -> list[asyncio.Event]:
+        """Begin all hints of a planned round, whose rollouts are appended to ``rollouts``, after ``begun`` of
+        the visit; return an event for each hint, set once a share ``quorum`` of its rollouts is graded.
+        """
+        events, first = [], 0
+        for share in plan:
+            events.append(asyncio.Event())
+            tasks.create_task(
+                self._roll_out_hint(
+                    share,
+                    round_index,
+                    rollouts,
+                    first_in_round=first,
+                    first_in_visit=begun + first,
+                    needed=share.num_awaited(quorum),
+                    enough=events[-1],
                 )
-                for (position, completion), verdict in zip(part.items(), grades, strict=True)
-            ]
+            )
+            first += share.num_rollouts
+        return events
+
+    async def _roll_out_hint(
+        self,
+        share: HintShare,
+        round_index: int,
+        rollouts: list[Rollout],
+        *,
+        first_in_round: int,
+        first_in_visit: int,
+        needed: int,
+        enough: asyncio.Event,
+    ) -> None:
+        """Append the graded rollouts under one hint, in the sampler's parts, and tell the controller."""
+        hint_steps = self.instance.num_hint_steps(share.hint_ratio)
+        sampled = self.sample(
+            hint_steps=hint_steps,
+            round_index=round_index,
+            first_rollout=first_in_round,
+            num_rollouts=share.num_rollouts,
+            quorum=needed,
+        )
+        async with aclosing(sampled) as parts:
+            async for part in parts:
+                numbered = {first_in_visit + position: completion for position, completion in part.items()}
+                graded = await _graded(numbered, self.instance, self.grade, share, hint_steps, round_index)
+                rollouts += graded
+                await self.controller.observe(
+                    self.instance.instance_id,
+                    hint_ratio=share.hint_ratio,
+                    num_correct=sum(map(self.succeeded, graded)),
+                    num_rollouts=len(graded),
+                )
+                needed -= len(graded)
+                if needed <= 0:
+                    enough.set()
 
 
-async def tell(
-    controller: HintController,
+async def _graded(
+    completions: Mapping[int, Completion],
     instance: Instance,
-    hinted: HintedRollouts,
-    part: Sequence[Rollout],
-    succeeded: Succeeded,
-) -> None:
-    """Report the outcomes of some of the rollouts under a hint to the controller."""
-    await controller.observe(
-        instance.instance_id,
-        hint_ratio=hinted.share.hint_ratio,
-        num_correct=sum(map(succeeded, part)),
-        num_rollouts=len(part),
+    grade: Grader,
+    share: HintShare,
+    hint_steps: int,
+    round_index: int = 0,
+    origin: Origin = Origin.POLICY,
+) -> list[Rollout]:
+    """Return completions under one hint, by index in the visit, as graded rollouts."""
+    grades = await asyncio.gather(
+        *(grade(each, instance, hint_steps=hint_steps) for each in completions.values())
     )
+    return [
+        Rollout(
+            round_index=round_index,
+            rollout_index=index,
+            share=share,
+            hint_steps=hint_steps,
+            completion=completion,
+            grade=verdict,
+            origin=origin,
+        )
+        for (index, completion), verdict in zip(completions.items(), grades, strict=True)
+    ]
 
 
-async def append_supplied_rollouts(
+async def grade_given(
     completions: Sequence[Completion],
     instance: Instance,
     *,
@@ -355,17 +359,6 @@ async def append_supplied_rollouts(
 
     They are graded like all others, but not reported to the controller.
     """
-    grades = await asyncio.gather(*(grade(each, instance, hint_steps=hint_steps) for each in completions))
     share = HintShare(hint_steps / max(instance.num_hint_units, 1), 1)
-    return [
-        Rollout(
-            round_index=0,
-            rollout_index=first_index + position,
-            share=share,
-            hint_steps=hint_steps,
-            completion=completion,
-            grade=verdict,
-            origin=origin,
-        )
-        for position, (completion, verdict) in enumerate(zip(completions, grades, strict=True))
-    ]
+    numbered = dict(enumerate(completions, first_index))
+    return await _graded(numbered, instance, grade, share, hint_steps, origin=origin)

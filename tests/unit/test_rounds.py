@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from seele.errors import ConfigError, DataError, DependencyError, SeeleError
 from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance
-from seele.rollout.quorum import run_rounds_with_quorum
 from seele.rollout.rounds import NoHintController, run_rounds, run_until_success, run_with_rescue
 from seele.rollout.sampling import SEED_BITS, rollout_seed
 
@@ -326,7 +325,7 @@ class Straggling:
 
 def test_with_a_quorum_the_next_round_begins_before_the_stragglers_are_back():
     controller, engine = HalvingController(), Straggling()
-    run = partial(run_rounds_with_quorum, quorum=0.7)
+    run = partial(run_rounds, quorum=0.7)
     rollouts = rollouts_of(controller, run=run, sample=engine, round_sizes=(4, 4))
     # Nothing follows the last round, so it comes as a whole.
     assert engine.quorums == [3, 4]
@@ -344,7 +343,7 @@ def test_probes_are_waited_for():
             return (HintShare(0.0, 4, is_probe=True), HintShare(0.5, num_rollouts - 4))
 
     engine = Straggling()
-    run = partial(run_rounds_with_quorum, quorum=0.5)
+    run = partial(run_rounds, quorum=0.5)
     rollouts_of(Probing(), run=run, sample=engine, round_sizes=(8, 8))
     assert engine.quorums == [4, 2, 4, 4]
 
@@ -362,7 +361,7 @@ def test_stragglers_of_a_round_are_stopped_when_a_later_round_fails():
             closed.append(round_index)
 
     controller = HalvingController()
-    run = partial(run_rounds_with_quorum, quorum=0.5)
+    run = partial(run_rounds, quorum=0.5)
     with pytest.raises(ExceptionGroup):
         rollouts_of(controller, run=run, sample=sample, round_sizes=(4, 4))
     assert closed == [0]
@@ -437,11 +436,6 @@ def test_a_round_is_planned_once_all_outcomes_of_the_one_before_are_known(plans,
         elif kind == "observe":
             known += call[-1]
     assert drawn.calls[-1] == ("end", "chain") and known == sum(round_sizes)
-
-    # A quorum of 1 changes nothing.
-    same, run = Drawn(plans=plans, delays=delays), partial(run_rounds_with_quorum, quorum=1.0)
-    assert rollouts == rollouts_of(same, run=run, sample=same, grade=same.grade, round_sizes=round_sizes)
-    assert drawn.calls == same.calls
 
 
 def test_the_hints_of_a_round_are_sampled_at_the_same_time():

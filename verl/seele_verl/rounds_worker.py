@@ -30,10 +30,9 @@ from seele.reward.function_grader import open_grader
 from seele.reward.length_penalty import overlong_penalty
 from seele.reward.milestones import milestones_of
 from seele.reward.walks import ErrorWatch
-from seele.rollout.quorum import run_rounds_with_quorum
 from seele.rollout.rounds import (
     NoHintController,
-    append_supplied_rollouts,
+    grade_given,
     is_correct,
     run_rounds,
     run_until_success,
@@ -199,7 +198,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             round_sizes=(first - len(given), *others),
             succeeded=attrgetter("passed_next") if steers_on_milestones(hints.controller) else is_correct,
         )
-        rollouts += await append_supplied_rollouts(
+        rollouts += await grade_given(
             given,
             instance,
             first_index=len(rollouts),
@@ -248,9 +247,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
                 failing_accuracy=hints.failing_accuracy,
                 passing_accuracy=hints.passing_accuracy,
             )
-        if hints.round_quorum < 1.0:
-            return partial(run_rounds_with_quorum, quorum=hints.round_quorum)
-        return run_rounds
+        return partial(run_rounds, quorum=hints.round_quorum)
 
     def _training_sampler(
         self,
