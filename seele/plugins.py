@@ -14,6 +14,7 @@ import functools
 import hashlib
 import importlib.util
 import inspect
+import json
 import pkgutil
 import sys
 import traceback
@@ -121,6 +122,20 @@ def require_members(part: Any, names: Iterable[str], *, key: str) -> None:
     missing = [name for name in names if not hasattr(part, name) or name in abstract]
     if missing:
         raise ConfigError(f"{key}: {where(part)} lacks {missing}; docs/extending.md has the contract")
+
+
+def check_restores(saved: Any, restored: Any, *, part: Any, key: str) -> None:
+    """Restore one instance of a part from the state of another, and raise ``ConfigError`` if their states
+    then differ.
+    """
+    state = saved.state_dict()
+    restored.load_state_dict(state)
+    if (again := restored.state_dict()) != state:
+        raise ConfigError(
+            f"{key}: {where(part)}: load_state_dict does not restore what state_dict returned: "
+            f"{json.dumps(state)[:200]} became {json.dumps(again)[:200]}; a checkpoint of the run could not "
+            "be resumed"
+        )
 
 
 def _defined(part: Any) -> Any:

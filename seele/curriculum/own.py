@@ -10,7 +10,7 @@ from typing import Any
 
 from seele.curriculum.contract import Curriculum, Selection
 from seele.errors import ConfigError, PluginError
-from seele.plugins import blame, require_members, where
+from seele.plugins import blame, check_restores, require_members, where
 from seele.records import State
 
 CURRICULUM, SELECTION = "seele.curriculum.name", "seele.selection.name"
@@ -143,7 +143,7 @@ def check_curriculum(saved: Curriculum, restored: Curriculum, *, num_problems: i
         drawn = saved.draw(num_problems)
         saved.observe({problem: 0.1 * (1 + problem % 3) for problem in drawn})
         _ = saved.epochs, saved.metrics()
-    _restore(saved, restored, part=part, key=CURRICULUM)
+    check_restores(saved, restored, part=part, key=CURRICULUM)
     _check_same(saved.draw(num_problems), restored.draw(num_problems), part=part, key=CURRICULUM)
 
 
@@ -153,20 +153,9 @@ def check_selection(saved: Selection, restored: Selection, *, instance_ids: Sequ
     for step in (0, 1):
         saved.select(rates[step], epoch=0.5 * step)
         saved.metrics()
-    _restore(saved, restored, part=part, key=SELECTION)
+    check_restores(saved, restored, part=part, key=SELECTION)
     now, again = (each.select(rates[2], epoch=1.0) for each in (saved, restored))
     _check_same(now, again, part=part, key=SELECTION)
-
-
-def _restore(saved: Any, restored: Any, *, part: Any, key: str) -> None:
-    state = saved.state_dict()
-    restored.load_state_dict(state)
-    if (again := restored.state_dict()) != state:
-        raise ConfigError(
-            f"{key}: {where(part)}: load_state_dict does not restore what state_dict returned: "
-            f"{json.dumps(state)[:200]} became {json.dumps(again)[:200]}; a checkpoint "
-            "of the run could not be resumed"
-        )
 
 
 def _check_same(now: object, again: object, *, part: Any, key: str) -> None:

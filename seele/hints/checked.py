@@ -15,7 +15,7 @@ import numpy as np
 from seele.errors import ConfigError, PluginError
 from seele.hints.contract import Controller, take_over_attributes
 from seele.maths.irt import Array
-from seele.plugins import blame, where
+from seele.plugins import blame, check_restores, where
 from seele.records import AccuracyCurve, HintShare, RoundOutcome, RoundRequest, State
 
 KEY = "seele.hints.controller"
@@ -172,13 +172,7 @@ def check_round_trip(
     """
     for step in (1, 2):
         _make_step(saved, step, rounds=rounds, num_rollouts=num_rollouts)
-    state = json.loads(json.dumps(saved.state_dict()))
-    restored.load_state_dict(state)
-    if (again := restored.state_dict()) != state:
-        raise ConfigError(
-            f"{KEY}: {where(part)}: load_state_dict does not restore what state_dict returned: "
-            f"{_short(state)} became {_short(again)}; the run could not be resumed from a checkpoint"
-        )
+    check_restores(saved, restored, part=part, key=KEY)
     plans, others = (
         _make_step(each, 3, rounds=rounds, num_rollouts=num_rollouts) for each in (saved, restored)
     )
@@ -189,11 +183,12 @@ def check_round_trip(
             f"have planned {plan}; state_dict must hold all that plans depend on, and a random draw must "
             "depend only on the seed, the problem and the round"
         )
-    states = [json.loads(json.dumps(each.state_dict())) for each in (saved, restored)]
-    if states[0] != states[1]:
+    now, again = (each.state_dict() for each in (saved, restored))
+    if now != again:
         raise ConfigError(
             f"{KEY}: {where(part)}: after a further step, the restored controller has the state "
-            f"{_short(states[1])} where it would have had {_short(states[0])}; in JSON, keys become texts"
+            f"{json.dumps(again)[:200]} where it would have had {json.dumps(now)[:200]}; in JSON, keys "
+            "become texts"
         )
     saved.metrics()
     saved.curves([*_PROBLEMS])
@@ -218,8 +213,3 @@ def _make_step(
                 )
         controller.end_visits([instance_id])
     return plans
-
-
-def _short(value: object) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 200 else f"{text[:200]}..."
