@@ -91,7 +91,11 @@ def configured_controller(
     Raises:
         ConfigError: As ``build_controller``, or the controller needs whole rounds but the run has a quorum.
     """
-    check_rescuer(hints.controller, when=hints.when)
+    if hints.when == "rescue" and hints.controller in CONTROLLERS and hints.controller != EachHint.name:
+        raise ConfigError(
+            f"seele.hints.when: rescue tries every hint once, but controller {hints.controller!r} gives one; "
+            f"set seele.hints.controller={EachHint.name}, or one of your own that gives all"
+        )
     run = RunWide(
         rounds=hints.rounds,
         rollouts_per_round=hints.rollouts_of_rounds[0],
@@ -113,15 +117,6 @@ def configured_controller(
             f"{hints.controller!r}"
         )
     return controller
-
-
-def check_rescuer(name: str, *, when: str) -> None:
-    """Raise ``ConfigError`` where failed problems get every hint, but the controller gives one."""
-    if when == "rescue" and name in CONTROLLERS and name != EachHint.name:
-        raise ConfigError(
-            f"seele.hints.when: rescue tries every hint once, but controller {name!r} gives one; "
-            f"set seele.hints.controller={EachHint.name}, or one of your own that gives all"
-        )
 
 
 def check_controller(settings: SeeleConfig) -> None:
