@@ -196,17 +196,12 @@ class HintConfig:
         )
         require_fraction("round_quorum", self.round_quorum, "(0, 1]")
         require_one_of("unit", self.unit, HINT_UNITS)
-        require(
-            self.refresh in ("never", "epoch"), f"refresh must be 'never' or 'epoch', got {self.refresh!r}"
-        )
+        require_one_of("refresh", self.refresh, ("never", "epoch"))
         require(
             self.refresh == "never" or self.kind == "prefix",
             "refresh=epoch needs kind=prefix: tiers do not follow a solution; set refresh=never",
         )
-        require(
-            self.revealing in ("allow", "forbid"),
-            f"revealing must be 'allow' or 'forbid', got {self.revealing!r}",
-        )
+        require_one_of("revealing", self.revealing, ("allow", "forbid"))
         nameless = [key for key in self.settings if not isinstance(key, str)]
         require(not nameless, f"settings: keys must be names of settings, got {nameless}")
         run_wide = RUN_WIDE & self.settings.keys()

@@ -231,7 +231,7 @@ def test_settings_that_mean_nothing_are_refused():
         ({"kind": "own"}, "kind must .*'own'; .* 'seele data own FILE --model M' makes, .* refresh=epoch"),
         ({"kind": "tiers"}, "kind=tiers needs placement=user"),
         ({"kind": "tiers", "placement": "user", "unit": "token"}, "unit=token and revealing=allow without"),
-        ({"refresh": "always"}, "refresh must be 'never' or 'epoch', got 'always'"),
+        ({"refresh": "always"}, r"refresh must be one of \['never', 'epoch'\], got 'always'"),
         (
             {"kind": "tiers", "placement": "user", "request": "{question} {hint}", "refresh": "epoch"},
             "refresh=epoch needs kind=prefix",

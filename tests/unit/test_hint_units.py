@@ -180,7 +180,7 @@ def test_every_controller_keeps_to_the_hints_that_are_left(name):
 def test_unknown_units_and_rules_are_refused():
     with pytest.raises(ValueError, match=r"unit must be one of \['step', 'sentence', 'token'\], got 'word'"):
         HintConfig(unit="word")
-    with pytest.raises(ValueError, match="revealing must be 'allow' or 'forbid', got 'no'"):
+    with pytest.raises(ValueError, match=r"revealing must be one of \['allow', 'forbid'\], got 'no'"):
         HintConfig(revealing="no")
 
 
