@@ -195,7 +195,7 @@ def test_a_removal_that_is_killed_leaves_no_checkpoint_that_is_taken_for_complet
     save_recorded(tmp_path, 20)
     with monkeypatch.context() as killed:
         killed.setattr("shutil.rmtree", lambda folder, ignore_errors: None)
-        checkpoints.drop_all_checkpoints(tmp_path, needed=tmp_path / "base")
+        checkpoints.drop_later_checkpoints(tmp_path, None, needed=tmp_path / "base")
     assert checkpoints.saved_steps(tmp_path) == [10, 20]
     assert checkpoints.repair_tracker(tmp_path) is None
     assert start_of(tmp_path) is None
@@ -336,9 +336,9 @@ def test_a_new_start_leaves_nothing_of_the_old_run_that_could_be_taken_for_its_o
     (tmp_path / TRACKER).write_text("4")
     (tmp_path / "resolved.yaml").touch()
     with pytest.raises(ConfigError, match=r"merged, which the run starts from, is one of them"):
-        checkpoints.drop_all_checkpoints(tmp_path, needed=tmp_path / "merged")
+        checkpoints.drop_later_checkpoints(tmp_path, None, needed=tmp_path / "merged")
     assert checkpoints.last_complete_step(tmp_path) == 4
-    checkpoints.drop_all_checkpoints(tmp_path, needed=tmp_path / "sft" / "merged")
+    checkpoints.drop_later_checkpoints(tmp_path, None, needed=tmp_path / "sft" / "merged")
     assert [path.name for path in tmp_path.iterdir()] == ["resolved.yaml"]
 
 

@@ -177,28 +177,20 @@ def drop_unfinished_checkpoints(run: Path, *, needed: Path) -> None:
     )
 
 
-def drop_all_checkpoints(run: Path, *, needed: Path) -> None:
-    """Remove the checkpoints of this folder's earlier run, and the model merged from one. The tracker is
-    removed first.
-
-    Raises:
-        ConfigError: As ``check_not_among_later``; nothing is removed.
-    """
-    check_not_among_later(run, -1, needed=needed)
-    (run / TRACKER).unlink(missing_ok=True)
-    _remove(models_after(run, -1))
-
-
-def drop_later_checkpoints(run: Path, step: int, *, needed: Path) -> None:
+def drop_later_checkpoints(run: Path, step: int | None, *, needed: Path) -> None:
     """Go back to the checkpoint of ``step``: the tracker names it, and later checkpoints and the merged model
-    are removed.
+    are removed. With None, all checkpoints and the tracker are.
 
     Raises:
         ConfigError: As ``check_not_among_later``; nothing is removed.
     """
-    check_not_among_later(run, step, needed=needed)
-    write_atomically(run / TRACKER, str(step))
-    _remove(models_after(run, step))
+    after = -1 if step is None else step
+    check_not_among_later(run, after, needed=needed)
+    if step is None:
+        (run / TRACKER).unlink(missing_ok=True)
+    else:
+        write_atomically(run / TRACKER, str(step))
+    _remove(models_after(run, after))
 
 
 def check_not_among_later(run: Path, step: int, *, needed: Path) -> None:

@@ -15,7 +15,6 @@ from seele_verl.runs.checkpoints import (
     check_not_among_later,
     damage_of,
     damaged_checkpoints,
-    drop_all_checkpoints,
     drop_later_checkpoints,
     drop_unfinished_checkpoints,
     last_complete_step,
@@ -248,13 +247,11 @@ def prepare_start(config: DictConfig) -> int | None:
     Returns:
         As ``find_start``.
     """
-    step, mode, model = find_start(config), config.trainer.resume_mode, Path(OmegaConf.select(config, MODEL))
+    step, model = find_start(config), Path(OmegaConf.select(config, MODEL))
     run = Path(config.trainer.default_local_dir).resolve()
-    if mode == "disable":
-        drop_all_checkpoints(run, needed=model)
-    elif mode == "auto":
+    if config.trainer.resume_mode == "auto":
         repair_tracker(run)
         drop_unfinished_checkpoints(run, needed=model)
-    elif step is not None and goes_back(config):
+    elif goes_back(config):
         drop_later_checkpoints(run, step, needed=model)
     return step

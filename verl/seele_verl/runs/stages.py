@@ -38,7 +38,7 @@ from seele_verl.checks.verl_settings import check_verl_settings
 from seele_verl.merge import merge_checkpoint
 from seele_verl.plan import RESOLVED
 from seele_verl.runs.card import RUN_CARD, read_run_card
-from seele_verl.runs.checkpoints import check_not_among_later, drop_all_checkpoints
+from seele_verl.runs.checkpoints import check_not_among_later, drop_later_checkpoints
 from seele_verl.runs.log import METRICS
 from seele_verl.runs.resume import check_not_finished, check_same_run, check_validation_alone
 from seele_verl.settings import read_settings
@@ -191,7 +191,7 @@ def _start_anew(run: Path, *, needed: Path) -> None:
     for record in (run / SFT / RUN_CARD, run / RUN_CARD, run / METRICS, run / RESOLVED):
         record.unlink(missing_ok=True)
     for folder in (run, run / SFT):
-        drop_all_checkpoints(folder, needed=needed)
+        drop_later_checkpoints(folder, None, needed=needed)
     (run / PROBLEMS / DIVISION).unlink(missing_ok=True)
 
 
