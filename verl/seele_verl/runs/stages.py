@@ -128,12 +128,13 @@ def check_stages(
     run = Path(config.trainer.default_local_dir).resolve()
     is_anew = config.trainer.resume_mode == "disable"
     if not is_anew:
-        _check_division(run / PROBLEMS / DIVISION, _describe_division(config, seele))
+        _check_division(run / PROBLEMS / DIVISION, config, seele)
     trains_first = is_anew or read_run_card(run / SFT).get("status") != "finished"
     # In a temporary folder first: a run that is refused changes nothing.
     with TemporaryDirectory(prefix="seele-problems-") as drawn:
         _divide_problems(config, seele, Path(drawn))
-        first, second = _first_stage(config, run, Path(drawn)), _second_stage(config, Path(drawn))
+        first = _first_stage(config, run, Path(drawn))
+        second = with_changes(config, {"data.train_files": problems_of_stage(Path(drawn), RL)})
         # The typed overrides belong to the second stage, and are checked with it.
         firsts = [(first, check_run(first, [], machine=machine))] if trains_first else []
         checked = check_run(second, overrides, machine=machine)
@@ -161,7 +162,7 @@ def stages(
             yield last, checked
         return
     seele, is_anew = read_settings(config), config.trainer.resume_mode == "disable"
-    problems, division = run / PROBLEMS, _describe_division(config, seele)
+    problems = run / PROBLEMS
     with only_run_in(run):
         if is_anew:
             _start_anew(run, needed=Path(config.actor_rollout_ref.model.path))
@@ -169,7 +170,7 @@ def stages(
             shutil.rmtree(problems, ignore_errors=True)
             _divide_problems(config, seele, problems)
             # Written last: its presence marks a complete division.
-            write_atomically(problems / DIVISION, json.dumps(division, indent=1) + "\n")
+            write_atomically(problems / DIVISION, json.dumps(_division(config, seele), indent=1) + "\n")
         resumes = {"trainer.resume_mode": "auto"} if is_anew else {}
 
         def divided(stage: DictConfig, name: str) -> DictConfig:
@@ -195,7 +196,7 @@ def _start_anew(run: Path, *, needed: Path) -> None:
     (run / PROBLEMS / DIVISION).unlink(missing_ok=True)
 
 
-def _describe_division(config: DictConfig, seele: SeeleConfig) -> dict[str, Any]:
+def _division(config: DictConfig, seele: SeeleConfig) -> dict[str, Any]:
     """Return the values that decide which problems a stage gets."""
     division = {
         "share": seele.sft.share,
@@ -209,12 +210,13 @@ def _describe_division(config: DictConfig, seele: SeeleConfig) -> dict[str, Any]
     return division
 
 
-def _check_division(record: Path, division: Mapping[str, Any]) -> None:
+def _check_division(record: Path, config: DictConfig, seele: SeeleConfig) -> None:
     """Raise ``ConfigError`` if a run that resumes began with other files."""
     if not record.exists():
         return
     # An older record lacks the number of problems; such runs resume as they began.
-    if {"max_samples": division["max_samples"]} | json.loads(record.read_text()) != division:
+    recorded = {"max_samples": config.data.train_max_samples} | json.loads(record.read_text())
+    if recorded != _division(config, seele):
         raise ConfigError(
             f"{record}: the run in this folder has divided other problems, or divided them differently; "
             "use another trainer.default_local_dir, or start from scratch with trainer.resume_mode=disable"
@@ -288,10 +290,6 @@ def _first_stage(config: DictConfig, run: Path, problems: Path) -> DictConfig:
         # The path is a checkpoint of the second stage.
         changes |= {"trainer.resume_mode": "auto", "trainer.resume_from_path": None}
     return with_changes(config, changes)
-
-
-def _second_stage(config: DictConfig, problems: Path) -> DictConfig:
-    return with_changes(config, {"data.train_files": problems_of_stage(problems, RL)})
 
 
 def describe_stages(run: Path, card: Mapping[str, Any]) -> dict[str, Any]:
