@@ -447,8 +447,8 @@ def test_an_engine_takes_a_rounds_requests_at_once():
     assert composed("hardware=gpu8", "method=grpo").actor_rollout_ref.rollout.max_num_seqs == 512
     # 8 rollouts; after a failure, all of them again.
     assert composed("hardware=gpu8", "method=ghpo").actor_rollout_ref.rollout.max_num_seqs == 256
-    # Rounds of 16, 8, 4 and 4.
-    uneven = composed("hardware=gpu8", "method=trapo", "seele.hints.round_sizes=[16,8,4,4]")
+    # 4 + 2 + 1 + 1 rollouts are scaled up to rounds of 16, 8, 4 and 4.
+    uneven = composed("hardware=gpu8", "method=trapo", "seele.hints.rollouts_per_prompt=32")
     assert uneven.actor_rollout_ref.rollout.max_num_seqs == 512
 
 

@@ -61,9 +61,9 @@ def engine_sequences(
     """
     engines = max(1, nodes * gpus // max(1, tensor_parallel))
     # After a failure, a problem is rolled out again: its first round already has all rollouts.
-    rounds = 1 if hints["when"] in ("until_success", "rescue") else hints["rounds"]
-    rollouts = max(hints["round_sizes"] or [hints["rollouts_per_prompt"] / max(1, rounds)])
-    requests = math.ceil(prompts * rollouts / engines)
+    rounds = 1 if hints["when"] in ("until_success", "rescue") else max(1, hints["rounds"])
+    shares = hints["round_sizes"] or [1] * rounds
+    requests = math.ceil(prompts * hints["rollouts_per_prompt"] * max(shares) / sum(shares) / engines)
     return min(MOST_SEQUENCES, max(FEWEST_SEQUENCES, requests))
 
 
