@@ -213,11 +213,10 @@ class Beliefs:
             "drift_sd": math.sqrt(max(float(drift_D @ gain_D**2) - mean**2, 0.0)),
         }
         if len(rows):
-            solved, unlearnable = _flags(rows)
             metrics |= {
                 "expected_unhinted_accuracy": float(rows["unhinted_accuracy"].mean(dtype=np.float64)),
-                "solved_share": float(solved.mean()),
-                "unlearnable_share": float(unlearnable.mean()),
+                "solved_share": float((rows["unhinted_accuracy"] > CERTAINTY).mean()),
+                "unlearnable_share": float((rows["best_accuracy"] < 1.0 - CERTAINTY).mean()),
             }
         return metrics
 
@@ -244,10 +243,6 @@ class Beliefs:
         fresh._population_G = _read_weights(state["population"], curve_grid.NUM_CURVES)
         fresh._drift_D = _read_weights(state["drift"], len(curve_grid.DRIFTS))
         return fresh
-
-
-def _flags(rows: NDArray[np.void]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    return rows["unhinted_accuracy"] > CERTAINTY, rows["best_accuracy"] < 1.0 - CERTAINTY
 
 
 def _read_weights(value: Any, length: int) -> Array:

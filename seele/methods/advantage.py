@@ -1,6 +1,6 @@
 """The advantages of one problem's rollouts: the only place where a run without a critic computes them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from seele.methods.baselines import Baseline, Group, check_advantages
@@ -30,14 +30,5 @@ def group_advantages(group: Group, *, source: OffPolicySource, baseline: Baselin
         of_source = source.advantages(group)
         for advantage_G in of_source or ():
             check_advantages(advantage_G, group)
-    if of_source is not None:
-        return _both(*of_source)
-    advantage_G = baseline(group)
-    return _both(advantage_G, advantage_G)
-
-
-def _both(generated_G: Iterable[float], off_policy_G: Iterable[float]) -> list[Advantage]:
-    return [
-        Advantage(float(generated), float(off_policy))
-        for generated, off_policy in zip(generated_G, off_policy_G, strict=True)
-    ]
+    both = (baseline(group),) * 2 if of_source is None else of_source
+    return [Advantage(float(written), float(off_policy)) for written, off_policy in zip(*both, strict=True)]

@@ -84,9 +84,8 @@ def summarise(trace: Trace) -> Summary:
 
 def mean_summary(summaries: Sequence[Summary]) -> Summary:
     """Return each field's mean over worlds, all weighted equally."""
-    return Summary(
-        **{name: float(np.mean([getattr(row, name) for row in summaries])) for name in _names(Summary)}
-    )
+    names = [field.name for field in fields(Summary)]
+    return Summary(**{name: float(np.mean([getattr(row, name) for row in summaries])) for name in names})
 
 
 def paired_difference(traces: Sequence[Trace], others: Sequence[Trace]) -> tuple[float, float]:
@@ -152,10 +151,6 @@ def markdown(figures: Mapping[str, Any]) -> str:
         markdown_table(["mean a(1-a)", *worlds], rows),
     )
     return "\n".join(tables)
-
-
-def _names(cls: type[Summary]) -> list[str]:
-    return [field.name for field in fields(cls)]
 
 
 def _to_json(row: Summary) -> dict[str, float | None]:

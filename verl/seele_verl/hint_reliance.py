@@ -13,7 +13,7 @@ from transfer_queue import KVBatchMeta
 
 from seele.records import Visit
 from seele_verl.columns import real_rows
-from seele_verl.protocol import parse_row_key
+from seele_verl.protocol import parse_row_key, row_key
 from seele_verl.rescoring import score_behind
 
 MOST_ROWS = 64
@@ -64,10 +64,10 @@ def measure_hint_reliance(
 
 def right_hinted_rows(batch: KVBatchMeta, visits: Mapping[str, Visit]) -> list[str]:
     """Return the keys of rows whose response is right and follows a hint, without padding rows."""
-    return [key for key in real_rows(batch) if _is_right_and_hinted(key, visits)]
-
-
-def _is_right_and_hinted(key: str, visits: Mapping[str, Visit]) -> bool:
-    uid, rollout_index = parse_row_key(key)
-    found = [each for each in visits[uid].generated if each.rollout_index == rollout_index]
-    return bool(found) and found[0].hint_steps > 0 and found[0].grade.correct
+    right = {
+        row_key(uid, rollout.rollout_index)
+        for uid, visit in visits.items()
+        for rollout in visit.generated
+        if rollout.hint_steps and rollout.grade.correct
+    }
+    return [key for key in real_rows(batch) if key in right]

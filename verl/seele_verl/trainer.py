@@ -489,7 +489,9 @@ class SeeleTrainer(PPOTrainerSync):
             return batch
         # verl pads a batch with rows whose term columns are copied from its first row, with wrong lengths.
         fields = {
-            name: _zeros([tag[LENGTH_TAGS[axis]] for tag in padding.values()])
+            name: torch.nested.as_nested_tensor(
+                [torch.zeros(tag[LENGTH_TAGS[axis]]) for tag in padding.values()], layout=torch.jagged
+            )
             for each in self.terms
             for name, axis in each.term.columns.items()
         }
@@ -732,10 +734,6 @@ class SeeleTrainer(PPOTrainerSync):
 def _columns(batch: KVBatchMeta, names: Collection[str]) -> KVBatchMeta:
     """Return the same rows with these fields only."""
     return dataclasses.replace(batch, fields=sorted(names))
-
-
-def _zeros(lengths: Sequence[int]) -> torch.Tensor:
-    return torch.nested.as_nested_tensor([torch.zeros(length) for length in lengths], layout=torch.jagged)
 
 
 def _scalars(metrics: dict[str, Any]) -> dict[str, float]:

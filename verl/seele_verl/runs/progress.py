@@ -43,7 +43,9 @@ def format_step(
     if (speed := tokens_a_second(metrics)) is not None:
         parts.append(f"{speed:,.0f} tok/s")
     if "timing_s/step" in metrics:
-        parts += _pace(metrics["timing_s/step"], steps_left(metrics, total_steps, max_generated_tokens))
+        step_s = metrics["timing_s/step"]
+        left = int(step_s * steps_left(metrics, total_steps, max_generated_tokens))
+        parts += [f"{step_s:.1f} s/step", f"{clock(left)} left"]
     validation = {name: value for name, value in metrics.items() if name.startswith("val/accuracy/")}
     if validation:
         parts.append(
@@ -51,10 +53,6 @@ def format_step(
             + " ".join(f"{name.rsplit('/', 1)[-1]} {value:.1%}" for name, value in sorted(validation.items()))
         )
     return " | ".join(parts)
-
-
-def _pace(step_s: float, num_steps: int) -> list[str]:
-    return [f"{step_s:.1f} s/step", f"{clock(int(step_s * num_steps))} left"]
 
 
 def _numbered(prefix: str, metrics: Mapping[str, float]) -> list[str]:

@@ -22,6 +22,7 @@ COLUMNS = ("instance_id", "round", "hint_ratio", "hint", "text", "answer", "reas
 MAX_CHARS = 2000
 Image = NDArray[np.uint8]
 """(height, width, 3), red, green and blue of each pixel."""
+# A Markdown table shows the text unchanged.
 _IN_A_CELL = {ord(mark): f"&#{ord(mark)};" for mark in "|\\`*_[~"} | {ord("\n"): "<br>"}
 
 
@@ -105,7 +106,10 @@ def _to_tensorboard(
 ) -> None:
     tracker.writer.add_histogram(HINTS, np.array(ratios), step)
     if table:
-        cells = [[_as_cell(value) for value in row] for row in table]
+        cells = [
+            [html.escape("" if value is None else str(value)).translate(_IN_A_CELL) for value in row]
+            for row in table
+        ]
         tracker.writer.add_text(ROLLOUTS, markdown_table(COLUMNS, cells, num_names=len(COLUMNS)), step)
     if image is not None:
         tracker.writer.add_image(CURVES, image, step, dataformats="HWC")
@@ -121,8 +125,3 @@ _SENDERS = {
 
 def _shown(value: Any) -> Any:
     return value[:MAX_CHARS] if isinstance(value, str) else value
-
-
-def _as_cell(value: Any) -> str:
-    """Return text that a Markdown table shows unchanged."""
-    return html.escape("" if value is None else str(value)).translate(_IN_A_CELL)
