@@ -11,17 +11,38 @@ from typing import Protocol
 from seele.records import State
 
 
-class Curriculum(Protocol):
+class StatefulPart(Protocol):
+    """What a curriculum and a selection have in common."""
+
+    @property
+    def name(self) -> str:
+        """Name in the configuration and in saved states."""
+        ...
+
+    def state_dict(self) -> State:
+        """Return what later choices depend on besides the settings; equal states give equal JSON."""
+        ...
+
+    def load_state_dict(self, state: State) -> None:
+        """Continue from a ``state_dict`` as if there had been no interruption.
+
+        Raises:
+            CheckpointError: If the state is damaged, or of another part, version or number of problems;
+                nothing is changed then.
+        """
+        ...
+
+    def metrics(self) -> dict[str, float]:
+        """Return metrics for the log, without prefix. Reading changes nothing."""
+        ...
+
+
+class Curriculum(StatefulPart, Protocol):
     """Chooses the problems that a step rolls out.
 
     Problems are indices into the training data, from 0. A step is one or more ``draw`` calls, rollouts and an
     update, then ``observe``; a resumed run continues from a state saved after that.
     """
-
-    @property
-    def name(self) -> str:
-        """Name of the curriculum in the configuration and in saved states."""
-        ...
 
     @property
     def epochs(self) -> float | None:
@@ -57,31 +78,9 @@ class Curriculum(Protocol):
         """
         ...
 
-    def state_dict(self) -> State:
-        """Return everything besides the settings that later draws depend on; equal states give equal JSON."""
-        ...
 
-    def load_state_dict(self, state: State) -> None:
-        """Continue from a ``state_dict`` as if there had been no interruption.
-
-        Raises:
-            CheckpointError: If the state is damaged, or of another curriculum, version or number of problems;
-                nothing is changed then.
-        """
-        ...
-
-    def metrics(self) -> dict[str, float]:
-        """Return metrics for the log, without prefix. Reading changes nothing."""
-        ...
-
-
-class Selection(Protocol):
+class Selection(StatefulPart, Protocol):
     """Chooses groups after they were rolled out and graded, before the update."""
-
-    @property
-    def name(self) -> str:
-        """Name of the selection in the configuration and in saved states."""
-        ...
 
     def select(self, pass_rates: Mapping[str, float], *, epoch: float) -> list[str]:
         """Return the instance ids of the groups that the update learns from, in the mapping's order.
@@ -95,21 +94,4 @@ class Selection(Protocol):
                 are correct, else 0.
             epoch: Epochs so far: problems trained on, divided by the number of problems.
         """
-        ...
-
-    def state_dict(self) -> State:
-        """Return everything that the selection has learnt; equal states give equal JSON."""
-        ...
-
-    def load_state_dict(self, state: State) -> None:
-        """Continue from a ``state_dict`` as if there had been no interruption.
-
-        Raises:
-            CheckpointError: If the state is damaged, or of another selection or version; nothing is changed
-                then.
-        """
-        ...
-
-    def metrics(self) -> dict[str, float]:
-        """Return metrics of the last selection, without prefix; reading changes nothing."""
         ...

@@ -15,10 +15,9 @@ from seele.records import State
 
 CURRICULUM, SELECTION = "seele.curriculum.name", "seele.selection.name"
 
-_MEMBERS = ("name", "state_dict", "load_state_dict", "metrics")
 MEMBERS = {
-    CURRICULUM: (*_MEMBERS, "epochs", "draw", "observe"),
-    SELECTION: (*_MEMBERS, "select"),
+    key: [name for name in dir(contract) if not name.startswith("_")]
+    for key, contract in ((CURRICULUM, Curriculum), (SELECTION, Selection))
 }
 """Required members of ``Curriculum`` and ``Selection``, by the setting that names one."""
 

@@ -710,7 +710,7 @@ def test_groups_that_the_step_does_not_have_are_refused(own_curriculum):
 
 
 def test_what_a_part_lacks_or_does_not_take_is_named(own_curriculum):
-    with pytest.raises(ConfigError, match=r"own_0.py:2 lacks \['name', 'state_dict', .*'draw', 'observe'\]"):
+    with pytest.raises(ConfigError, match=r"own_0.py:2 lacks \['draw', 'epochs', .*'state_dict'\]"):
         build_curriculum(
             curriculum(own_curriculum("\nclass A:\n    def __init__(self, rows):\n        pass\n", "A")),
             ROWS,
