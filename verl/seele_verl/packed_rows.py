@@ -68,15 +68,11 @@ def share_prompts(prompts: Sequence[list[int]]) -> list[list[int]]:
     trunks: list[list[int]] = []
     # In reverse lexicographic order, everything that begins with a prompt comes right before it.
     for row in sorted(range(len(prompts)), key=prompts.__getitem__, reverse=True):
-        if trunks and _begins_with(prompts[trunks[-1][0]], prompts[row]):
+        if trunks and prompts[trunks[-1][0]][: len(prompts[row])] == prompts[row]:
             trunks[-1].append(row)
         else:
             trunks.append([row])
     return trunks
-
-
-def _begins_with(longer: list[int], prompt: list[int]) -> bool:
-    return longer[: len(prompt)] == prompt
 
 
 def rows_to_compute(has_weight: Sequence[bool], lengths: Sequence[int], *, at_least: int = 1) -> set[int]:

@@ -129,12 +129,9 @@ def advice(change: Change | None) -> str:
     """Return the settings to type, if any are known to help."""
     if change is None:
         return "No setting that is known to help makes it fit: use a smaller model or more GPUs"
-    return "This would fit: " + " ".join(f"{key}={_typed(value)}" for key, value in change.items())
+    typed = {key: str(value).lower() if isinstance(value, bool) else value for key, value in change.items()}
+    return "This would fit: " + " ".join(f"{key}={value}" for key, value in typed.items())
 
 
 def _joined(changes: Sequence[Change]) -> Change:
     return {key: value for change in changes for key, value in change.items()}
-
-
-def _typed(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
