@@ -10,12 +10,11 @@ from typing import Any
 from seele.config.settings import CurriculumConfig
 from seele.curriculum.contract import Curriculum
 from seele.curriculum.epochs import EpochCurriculum, OrderedCurriculum, UniformCurriculum
-from seele.curriculum.own import CURRICULUM, CheckedCurriculum, build_own
-from seele.curriculum.own import check_curriculum as check_own
+from seele.curriculum.own import CURRICULUM, CheckedCurriculum, build_own, check_same
 from seele.curriculum.sec import SecCurriculum
 from seele.curriculum.selection import SELECTIONS, NoSelection, check_selection
 from seele.errors import ConfigError
-from seele.plugins import find_part
+from seele.plugins import check_restores, find_part
 
 __all__ = [
     "CURRICULA",
@@ -84,7 +83,8 @@ def build_curriculum(config: CurriculumConfig, rows: Sequence[Mapping[str, Any]]
 def check_curriculum(
     config: CurriculumConfig, rows: Sequence[Mapping[str, Any]], *, seed: int, num_problems: int
 ) -> None:
-    """Check the curriculum of a run before it starts, with a trial if it is not one of SEELE's own.
+    """Check the curriculum of a run before it starts. If it is not one of SEELE's own, let it draw and learn,
+    restore another from its state, and compare the two.
 
     Args:
         config: As in ``build_curriculum``.
@@ -96,10 +96,16 @@ def check_curriculum(
         ConfigError, DataError: As in ``build_curriculum``, or if its state does not restore it.
         PluginError: If the curriculum raised an error or returned an invalid draw.
     """
-    curriculum = build_curriculum(config, rows, seed=seed)
-    if config.name not in CURRICULA:
-        again = build_curriculum(config, rows, seed=seed)
-        check_own(curriculum, again, num_problems=num_problems, part=_find(config))
+    saved = build_curriculum(config, rows, seed=seed)
+    if config.name in CURRICULA:
+        return
+    restored, part = build_curriculum(config, rows, seed=seed), _find(config)
+    for _ in range(2):
+        drawn = saved.draw(num_problems)
+        saved.observe({problem: 0.1 * (1 + problem % 3) for problem in drawn})
+        _ = saved.epochs, saved.metrics()
+    check_restores(saved, restored, part=part, key=CURRICULUM)
+    check_same(saved.draw(num_problems), restored.draw(num_problems), part=part, key=CURRICULUM)
 
 
 def _find(config: CurriculumConfig) -> Any:

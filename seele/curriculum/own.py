@@ -4,13 +4,13 @@ of the user's code.
 
 import inspect
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
 from seele.curriculum.contract import Curriculum, Selection
 from seele.errors import ConfigError, PluginError
-from seele.plugins import blame, check_restores, require_members, where
+from seele.plugins import blame, require_members, where
 from seele.records import State
 
 CURRICULUM, SELECTION = "seele.curriculum.name", "seele.selection.name"
@@ -131,33 +131,8 @@ class CheckedSelection(_Checked):
         return selected
 
 
-def check_curriculum(saved: Curriculum, restored: Curriculum, *, num_problems: int, part: Any) -> None:
-    """Let a new curriculum draw and learn, restore another from its state, and compare the two.
-
-    Raises:
-        ConfigError: If their states or their next draws differ.
-        PluginError: If the curriculum raised an error or returned an invalid draw.
-    """
-    for _ in range(2):
-        drawn = saved.draw(num_problems)
-        saved.observe({problem: 0.1 * (1 + problem % 3) for problem in drawn})
-        _ = saved.epochs, saved.metrics()
-    check_restores(saved, restored, part=part, key=CURRICULUM)
-    _check_same(saved.draw(num_problems), restored.draw(num_problems), part=part, key=CURRICULUM)
-
-
-def check_selection(saved: Selection, restored: Selection, *, instance_ids: Sequence[str], part: Any) -> None:
-    """Like ``check_curriculum``, for a selection among made-up pass rates of these problems."""
-    rates = [{name: (index + step) % 5 / 4 for index, name in enumerate(instance_ids)} for step in range(3)]
-    for step in (0, 1):
-        saved.select(rates[step], epoch=0.5 * step)
-        saved.metrics()
-    check_restores(saved, restored, part=part, key=SELECTION)
-    now, again = (each.select(rates[2], epoch=1.0) for each in (saved, restored))
-    _check_same(now, again, part=part, key=SELECTION)
-
-
-def _check_same(now: object, again: object, *, part: Any, key: str) -> None:
+def check_same(now: object, again: object, *, part: Any, key: str) -> None:
+    """Raise ``ConfigError`` if a restored part chose other than the one whose state it has."""
     if now != again:
         raise ConfigError(
             f"{key}: {where(part)}: restored from its state, it chooses {again!r} where it would have chosen "

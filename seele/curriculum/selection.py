@@ -6,10 +6,9 @@ from typing import Any, ClassVar
 from seele.config.settings import SelectionConfig
 from seele.curriculum.contract import Selection
 from seele.curriculum.lze import LearningZoneSelection
-from seele.curriculum.own import SELECTION, CheckedSelection, build_own
-from seele.curriculum.own import check_selection as check_own
+from seele.curriculum.own import SELECTION, CheckedSelection, build_own, check_same
 from seele.errors import ConfigError
-from seele.plugins import find_part
+from seele.plugins import check_restores, find_part
 from seele.records import State
 from seele.saved_state import read_state
 
@@ -68,17 +67,24 @@ def build_selection(config: SelectionConfig, seed: int) -> Selection:
 
 
 def check_selection(config: SelectionConfig, *, seed: int, instance_ids: Sequence[str]) -> None:
-    """Check the selection of a run before it starts, with a trial on some of its problems if it is not one of
-    SEELE's own.
+    """Check the selection of a run before it starts. If it is not one of SEELE's own, let it select among
+    made-up pass rates of these problems, restore another from its state, and compare the two.
 
     Raises:
         ConfigError: As in ``build_selection``, or if its state does not restore it.
         PluginError: If the selection raised an error or returned an invalid result.
     """
-    selection = build_selection(config, seed)
-    if config.name not in SELECTIONS:
-        again = build_selection(config, seed)
-        check_own(selection, again, instance_ids=instance_ids, part=_find(config))
+    saved = build_selection(config, seed)
+    if config.name in SELECTIONS:
+        return
+    restored, part = build_selection(config, seed), _find(config)
+    rates = [{name: (index + step) % 5 / 4 for index, name in enumerate(instance_ids)} for step in range(3)]
+    for step in (0, 1):
+        saved.select(rates[step], epoch=0.5 * step)
+        saved.metrics()
+    check_restores(saved, restored, part=part, key=SELECTION)
+    now, again = (each.select(rates[2], epoch=1.0) for each in (saved, restored))
+    check_same(now, again, part=part, key=SELECTION)
 
 
 def _find(config: SelectionConfig) -> Any:
