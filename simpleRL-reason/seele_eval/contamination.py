@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from seele.data.contamination import COMMON, DEFAULT_N, Contaminated, Questions, find_contaminated
-from seele.data.storage.files import check_writable, file_sha256, write_atomically
+from seele.data.storage.files import check_output, check_writable, file_sha256, write_atomically
 from seele.data.storage.parquet import copy_rows
 from seele.data.storage.schema import iterate_problems
 from seele.errors import ConfigError, DataError
@@ -182,6 +182,9 @@ def _run(arguments: argparse.Namespace) -> str:
         check_writable(arguments.remove, option="--remove", is_folder=True)
     if arguments.json is not None:
         check_writable(arguments.json, option="--json")
+        copies = [arguments.remove / file.name for file in arguments.files if arguments.remove]
+        for file in (*arguments.files, *copies):
+            check_output(file, arguments.json, option="--json")
     if missing := [file for file in arguments.files if not file.is_file()]:
         raise DataError(f"{missing[0]}: no such file; expected parquet files of problems")
     benchmarks = find_benchmarks(arguments.benchmarks)

@@ -600,6 +600,11 @@ def test_all_nine_are_the_default(problems, capsys):
         (["--benchmarks", "gsm9k"], "unknown ['gsm9k']"),
         (["--n", "1", "--benchmarks", "gsm8k"], "--n, --common: n and common must be at least 2"),
         (["--benchmarks", "gsm8k", "--remove", "{folder}"], "is in this folder; name another folder"),
+        (["--benchmarks", "gsm8k", "--json", "{folder}/train.parquet"], "train.parquet; name another file"),
+        (
+            ["--benchmarks", "gsm8k", "--remove", "{folder}/b", "--json", "{folder}/b/train.parquet"],
+            "b/train.parquet; name another file",
+        ),
     ],
 )
 def test_what_cannot_be_done_ends_with_one_line(problems, capsys, arguments, complaint):
