@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from seele.data.storage.files import check_writable, write_atomically
-from seele.errors import CheckpointError, DataError
+from seele.errors import CheckpointError, ConfigError, DataError
 from seele.maths.irt import Array
 from seele.report.charts import shortened
 from seele_eval.command import run_command
@@ -30,7 +30,7 @@ from seele_eval.estimates import (
     pass_at_k,
     random_flips_p_value,
 )
-from seele_eval.predictions import PASS_FIGURE, SCORES, Prediction, read_predictions
+from seele_eval.predictions import PASS_FIGURE, PREDICTIONS, SCORES, Prediction, read_predictions
 from seele_eval.scores import AVERAGES, accuracy_of, group_by_decoding, group_by_problem, num_correct
 from seele_eval.tables import PassCurve, conditions_list, difference, draw_panels, percent, table
 
@@ -305,6 +305,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _write(comparison: Comparison, out: Path | None) -> str:
     if out is not None:
         check_writable(out, is_folder=True)
+        if (out / PREDICTIONS).is_file():
+            raise ConfigError(
+                f"--out {out}: has an evaluation, whose {PASS_FIGURE} is its own; name another folder"
+            )
         conditions = zip("AB", comparison.conditions, strict=True)
         stated = "".join(
             conditions_list(each).replace("Conditions", f"Conditions of {name}") for name, each in conditions

@@ -698,6 +698,10 @@ def test_the_command_prints_a_table_and_writes_what_it_is_asked_to(tmp_path, cap
     assert compare_main([str(first), str(tmp_path / "none")]) == 2
     assert compare_main([str(first), str(second), "--out", str(tmp_path / "out/comparison.md")]) == 2
     assert "comparison.md: is a file; give a folder" in capsys.readouterr().err
+    (second / "pass_at_k.png").write_bytes(b"its own")
+    assert compare_main([str(first), str(second), "--out", str(second)]) == 2
+    assert "b: has an evaluation" in capsys.readouterr().err
+    assert (second / "pass_at_k.png").read_bytes() == b"its own"
 
 
 def test_methods_are_compared_over_their_seeds(tmp_path, capsys):
