@@ -83,7 +83,7 @@ def read_predictions(folder: Path) -> PredictionFile:
     path = folder / PREDICTIONS
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file; expected the output folder of an evaluation")
-    read = read_whole_lines(path)
+    read = read_whole_lines(path, begin=b'{"conditions": ')
     head, *lines = read.lines or [b'{"conditions": {}}']
     try:
         conditions: Mapping[str, Any] = json.loads(head)["conditions"]

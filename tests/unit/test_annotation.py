@@ -577,6 +577,16 @@ def test_damage_elsewhere_in_the_ledger_is_named(server, annotate, tmp_path, dam
         annotate(PROBLEMS[:2])
 
 
+def test_a_file_of_one_line_that_is_no_ledger_is_kept(annotate, tmp_path):
+    path = tmp_path / "calls.jsonl"
+    path.write_text('[{"my": "replies"}]')
+    with pytest.raises(
+        CheckpointError, match=r"calls.jsonl: begins with .*, so this command has not written it"
+    ):
+        annotate(PROBLEMS[:2])
+    assert path.read_text() == '[{"my": "replies"}]'
+
+
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [

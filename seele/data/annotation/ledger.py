@@ -42,10 +42,10 @@ class CallLedger:
         """Read the file, if it exists; nothing is changed before ``__enter__``.
 
         Raises:
-            CheckpointError: If the file is damaged anywhere but at its end.
+            CheckpointError: If the file is damaged anywhere but at its end, or is not a ledger.
         """
         self._path = path
-        self._read = read_whole_lines(path)
+        self._read = read_whole_lines(path, begin=b'{"event": ')
         self._lock = threading.Lock()
         self.replies: dict[str, Reply] = {}
         """Replies by the key of their call."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from seele.errors import ConfigError
+from seele.errors import CheckpointError, ConfigError
 
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
@@ -32,12 +32,25 @@ class WholeLines:
     """Bytes of the file, which may end in a partial line."""
 
 
-def read_whole_lines(path: Path) -> WholeLines:
-    """Return the lines of ``path`` up to its last newline; none if the file does not exist."""
+def read_whole_lines(path: Path, *, begin: bytes) -> WholeLines:
+    """Return the lines of ``path`` up to its last newline; none if the file does not exist.
+
+    Args:
+        path: The file.
+        begin: What the first line begins with, because a file without a whole line may be another one.
+
+    Raises:
+        CheckpointError: If no line is whole, and the partial one begins otherwise.
+    """
     if not path.exists():
         return WholeLines()
     content = path.read_bytes()
     whole_bytes = content.rfind(b"\n") + 1
+    if not whole_bytes and not content.startswith(begin[: len(content)]):
+        raise CheckpointError(
+            f"{path}: begins with {content[:20]!r}, so this command has not written it; name another file "
+            "or folder, or move it"
+        )
     return WholeLines(tuple(content[:whole_bytes].split(b"\n")[:-1]), whole_bytes, len(content))
 
 
