@@ -31,6 +31,8 @@ _ABOUT_THE_REQUEST = frozenset({400, 413, 422})
 _UNPAID = frozenset({429, 500, 503})
 
 _LONGEST_REPLY_BYTES = 2**26
+# A socket takes no infinity, nor much more than a century.
+_LONGEST_TIMEOUT_S = 1e9
 _SHOWN_CHARS = 500
 
 
@@ -75,6 +77,11 @@ class Endpoint:
             raise ConfigError(
                 f"{self.url!r} is not a server's address; expected one such as 'http://localhost:8000/v1', "
                 "with http:// or https:// and a host, in ASCII without spaces"
+            )
+        if not 0.0 < self.timeout_s <= _LONGEST_TIMEOUT_S:
+            raise ConfigError(
+                f"timeout_s must be above 0 and at most {_LONGEST_TIMEOUT_S:,.0f} seconds, got "
+                f"{self.timeout_s}"
             )
         # An error that quotes the header would escape such characters, so the key could not be cut out.
         if not (self.key.isascii() and self.key.isprintable()):

@@ -887,6 +887,7 @@ def test_spending_needs_leave(server, tmp_path, capsys):
         (("--grader", "kind"), "unknown grader 'kind'"),
         (("--price-in", "-1"), "prices must be 0 or above"),
         (("--endpoint", "localhost:8000/v1"), "not a server's address"),
+        (("--timeout-s", "inf"), "timeout_s must be above 0 and at most 1,000,000,000 seconds, got inf"),
         (("--calls", "."), "--calls .: is a folder; name a file"),
     ],
 )
