@@ -3,10 +3,11 @@
 import inspect
 import io
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -88,7 +89,8 @@ _add(app, "view", view_command)
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run ``seele`` with ``arguments``, by default those of the command line.
 
-    Exit status 2: an error that a user can fix, such as a file that cannot be read or written.
+    Exit status 2: an error that a user can fix, such as a file that cannot be read or written. Exit status
+    130: Ctrl-C.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -103,10 +105,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (SeeleError, OSError) as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)
+    except KeyboardInterrupt:
+        _exit_interrupted()
     if command is not None:
         # Outside the ``try``, because the command handles its own errors.
         sys.argv = [f"seele {given[0]}", *given[1:]]
-        sys.exit(command())
+        try:
+            status = command()
+        except KeyboardInterrupt:
+            _exit_interrupted()
+        sys.exit(status)
+
+
+def _exit_interrupted() -> NoReturn:
+    typer.echo("interrupted", err=True)
+    sys.exit(128 + signal.SIGINT)
 
 
 def _make_current_folder_importable() -> None:

@@ -33,6 +33,8 @@ def command():
     print(sys.argv, mine.NAME)
     if "--raise" in sys.argv:
         raise OSError("mine")
+    if "--interrupt" in sys.argv:
+        raise KeyboardInterrupt
     return 3
 """
 
@@ -72,6 +74,8 @@ def test_a_command_gets_its_arguments_untouched_and_finds_modules_of_the_current
 def test_a_commands_errors_are_its_own(seele):
     ended = seele("train", "--raise")
     assert ended.returncode == 1 and ended.stderr.startswith("Traceback")
+    ended = seele("train", "--interrupt")
+    assert (ended.returncode, ended.stderr) == (130, "interrupted\n")
 
 
 def test_a_command_whose_library_is_missing_says_what_to_install(seele):
