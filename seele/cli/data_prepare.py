@@ -287,9 +287,12 @@ def _list_in(text: str) -> list[Any]:
 def _parse_pairs(pairs: list[str], option: str) -> dict[str, str]:
     parsed: dict[str, str] = {}
     for pair in pairs:
-        key, equals, parsed[key] = pair.partition("=")
+        key, equals, value = pair.partition("=")
         if not equals:
             raise ConfigError(f"{option} {pair}: expected KEY=VALUE")
+        if key in parsed:
+            raise ConfigError(f"{option} {pair}: {key} is {parsed[key]!r} already; give it once")
+        parsed[key] = value
     return parsed
 
 

@@ -65,6 +65,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path):
     ("setting", "complaint"),
     [
         ("num_train", "--set num_train: expected KEY=VALUE"),
+        ("seed=1 seed=2", "--set seed=2: seed is '1' already; give it once"),
         ("count=3", "chains: unknown key 'count'"),
         ("num_train=many", "chains.num_train: expected a whole number, got 'many'"),
         ("train_levels=[8]", "harder_levels must not be training levels"),
@@ -72,7 +73,8 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path):
     ],
 )
 def test_a_bad_setting_ends_with_one_line(tmp_path, capsys, setting, complaint):
-    assert run("data", "prepare", "chains", "--out", tmp_path / "out", "--set", setting) == 2
+    settings = [word for each in setting.split() for word in ("--set", each)]
+    assert run("data", "prepare", "chains", "--out", tmp_path / "out", *settings) == 2
     error = capsys.readouterr().err
     assert complaint in error
     assert error.count("\n") == 1
