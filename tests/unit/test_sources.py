@@ -265,6 +265,7 @@ def test_a_reference_is_understood(text, expected):
         ("https://huggingface.co/a/b", "not a data set"),
         ("https://example.org/datasets/a/b", "expected hf://"),
         ("ftp://a/b", "expected hf://"),
+        ("hf://[OWNER]/NAME", r"hf://\[OWNER\]/NAME: 'OWNER' does not appear .*; expected hf://"),
         ("hf://a/b?cofnig=x", "unknown or empty parameter 'cofnig'"),
         ("hf://a/b?split=", "unknown or empty parameter 'split'"),
         ("https://huggingface.co/datasets/a/b/blob/main/main/test.parquet", "cannot read 'blob/main/main/te"),

@@ -64,9 +64,12 @@ def parse_reference(text: str) -> HubReference | Path:
         ConfigError: For another scheme or host, a name that is not ``owner/name``, another path, or an
             unknown parameter.
     """
-    parts = urlsplit(text)
     if "://" not in text:
         return Path(text).expanduser()
+    try:
+        parts = urlsplit(text)
+    except ValueError as error:  # brackets around a host
+        raise ConfigError(f"{text}: {error}; expected {_FORM}") from error
     if parts.scheme == "hf":
         path = f"{parts.netloc}{parts.path}".removeprefix("datasets/")
     elif parts.scheme in ("http", "https") and parts.netloc in _HUB_HOSTS:
