@@ -29,8 +29,10 @@ def view_command(
 
     Raises:
         CheckpointError: If RUN is not a run folder.
-        ConfigError: If the port is taken, or the address is not this machine's.
+        ConfigError: If the port is taken, or the address is empty or not this machine's.
     """
+    if not host:
+        raise ConfigError("--host: got an empty address, which is every address of this machine; name one")
     import uvicorn
 
     from seele.report.browser.app import build_app, keep_indexed

@@ -921,6 +921,8 @@ def test_a_port_that_is_taken_and_a_folder_without_a_run_are_refused(run, tmp_pa
         port = other.getsockname()[1]
         with pytest.raises(ConfigError, match=f"--port {port}: Address already in use; try --port 0"):
             view_command([run], host="127.0.0.1", port=port)
+    with pytest.raises(ConfigError, match="--host: got an empty address"):
+        view_command([run], host="", port=0)
     with pytest.raises(CheckpointError, match="no such folder"):
         view_command([tmp_path / "none"])
 
