@@ -3,6 +3,7 @@
 Progress is one rewritten line on a terminal, and an occasional line in a log.
 """
 
+import io
 import os
 import sys
 import threading
@@ -28,6 +29,9 @@ def run_command(command: Callable[[], str]) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         return 130
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A problem's text may hold characters that the terminal's encoding lacks.
+        sys.stdout.reconfigure(errors="backslashreplace")
     sys.stdout.write(text)
     return 0
 

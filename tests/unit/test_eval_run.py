@@ -1,5 +1,6 @@
 """An evaluation end to end with a stub in the model's place: what it draws, writes and refuses."""
 
+import io
 import json
 import os
 import shutil
@@ -971,6 +972,14 @@ def test_what_the_operating_system_refuses_is_one_line(tmp_path, capsys):
     said = capsys.readouterr().err
     assert said.startswith("error: [Errno 2] ") and str(tmp_path / "absent") in said
     assert said.count("\n") == 1
+
+
+def test_what_the_terminals_encoding_lacks_is_escaped(monkeypatch):
+    terminal = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    monkeypatch.setattr(sys, "stdout", terminal)
+    assert run_command(lambda: "x \N{LESS-THAN OR EQUAL TO} 1\n") == 0
+    terminal.flush()
+    assert terminal.buffer.getvalue() == b"x \\u2264 1\n"
 
 
 def test_the_command_ends_with_status_2_and_one_line(problems, tmp_path, capsys):
