@@ -88,10 +88,14 @@ def to_arguments(parser: argparse.ArgumentParser, values: dict[str, Any]) -> Arg
 
 def _add_what(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--model", help="Hugging Face folder or name on the hub (default with --run: RUN/merged)"
+        "--model",
+        type=not_empty,
+        help="Hugging Face folder or name on the hub (default with --run: RUN/merged)",
     )
-    group.add_argument("--revision", help="commit, tag or branch of a model on the hub")
-    group.add_argument("--server", help="ask this OpenAI-compatible server for --model; ends in /v1")
+    group.add_argument("--revision", type=not_empty, help="commit, tag or branch of a model on the hub")
+    group.add_argument(
+        "--server", type=not_empty, help="ask this OpenAI-compatible server for --model; ends in /v1"
+    )
     group.add_argument("--run", type=Path, help="run folder: its template, response limit, validation files")
     known = f"{', '.join([*BENCHMARKS, *GROUPS])}"
     group.add_argument("--benchmarks", type=names, default=(), help=f"with commas: {known}, or FILE.yaml")
@@ -123,7 +127,9 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_how(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--template", help="r1_zero, qwen, luffy, prime, plain, chat, a file, or FILE.py:NAME")
+    group.add_argument(
+        "--template", type=not_empty, help="r1_zero, qwen, luffy, prime, plain, chat, a file, or FILE.py:NAME"
+    )
     add_chat(group, has_run=True)
     add_stop(group)
     group.add_argument(
@@ -321,8 +327,18 @@ def add_engine(group: argparse._ActionsContainer) -> None:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Parse names between commas, as an argument's type."""
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+    """Parse names between commas, at least one, as an argument's type."""
+    found = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not found:
+        raise argparse.ArgumentTypeError(f"must be names, separated by commas, got {text!r}; or omit it")
+    return found
+
+
+def not_empty(text: str) -> str:
+    """Return a text that is not blank, as an argument's type: a script's unset variable is no choice."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"must not be empty, got {text!r}; or omit it")
+    return text
 
 
 def _named_file(text: str) -> tuple[str, Path]:

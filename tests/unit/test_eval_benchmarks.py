@@ -601,7 +601,10 @@ def test_training_problems_that_it_asks_are_found_whatever_its_prompt(legs, tmp_
     assert "1 of 2 problems" in said and "row 0, a-0: legs 2, exact" in said
     command = [str(tmp_path / "train.parquet"), "--benchmarks", f" {legs}, ", "--min-shared", "0"]
     assert contamination.main(command) == 0
-    for option, value in (("--min-shared", "50"), ("--min-shared", "nan"), ("--examples", "-1")):
+    for option, value in (
+        *(("--min-shared", "50"), ("--min-shared", "nan"), ("--examples", "-1")),
+        ("--benchmarks", ", "),
+    ):
         with pytest.raises(SystemExit):
             contamination.main([*command, option, value])
         assert f"argument {option}: must be" in capsys.readouterr().err

@@ -1098,6 +1098,10 @@ def test_validation_files_of_one_stem_are_refused(trained_run):
         ["--max-tokens", "many"],
         ["--top-p", "0"],
         ["--answers", "anywhere"],
+        ["--model", ""],
+        ["--server", " "],
+        ["--template", ""],
+        ["--benchmarks", ","],
     ],
 )
 def test_arguments_that_do_not_parse_end_with_status_2(argv, capsys):
