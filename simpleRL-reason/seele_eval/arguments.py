@@ -335,7 +335,7 @@ def names(text: str) -> tuple[str, ...]:
 
 
 def not_empty(text: str) -> str:
-    """Return a text that is not blank, as an argument's type: a script's unset variable is no choice."""
+    """Return a text that is not blank, as an argument's type: a script's unset variable chooses nothing."""
     if not text.strip():
         raise argparse.ArgumentTypeError(f"must not be empty, got {text!r}; or omit it")
     return text

@@ -139,6 +139,7 @@ def cut(file: Path) -> None:
         (cut, "actor/rank_0.pt", "actor/rank_0.pt has 3 of 7 bytes"),
         (remove, "data.pt", "data.pt is missing"),
         (remove, "seele/controller.json", "seele/controller.json is missing"),
+        (cut, "seele/files.json", "seele/files.json is not JSON"),
     ],
 )
 def test_a_checkpoint_that_lost_something_is_passed_over(tmp_path, damage, name, says):
@@ -268,6 +269,18 @@ def test_a_foreign_checkpoint_is_refused_with_the_way_out(tmp_path):
 
 def steps_of(run):
     return [json.loads(line)["step"] for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("damage", ['{"step": 1, "to', "[1]", '{"seed": 1}', "\0"])
+def test_damage_within_a_runs_records_is_named(tmp_path, damage):
+    (tmp_path / "metrics.jsonl").write_text(f'{{"step": 0}}\n{damage}\n{{"step": 2}}\n')
+    with pytest.raises(CheckpointError, match=r"metrics.jsonl: line 2 is damaged .*; remove the line"):
+        RunLog(tmp_path).rewind(2)
+    assert (tmp_path / "metrics.jsonl").read_text().endswith('{"step": 2}\n'), "nothing is lost"
+    (tmp_path / "run_card.json").write_text(damage)
+    if "seed" not in damage:
+        with pytest.raises(CheckpointError, match=r"run_card.json: .*; remove it, or copy it again"):
+            run_card.read_run_card(tmp_path)
 
 
 def test_totals_run_on_over_steps(tmp_path):

@@ -25,6 +25,7 @@ from seele.data.storage.files import (
     model_sha256,
     write_atomically,
 )
+from seele.errors import CheckpointError
 from seele.plugins import files_of, is_import_path
 from seele.report.run_folder import FIRST_STAGE
 from seele.rollout.templates import template_file
@@ -52,9 +53,18 @@ def write_run_card(run: Path, card: Mapping[str, Any]) -> None:
 
 
 def read_run_card(run: Path) -> dict[str, Any]:
-    """Return the run's card; empty if it has none."""
+    """Return the run's card; empty if it has none.
+
+    Raises:
+        CheckpointError: If it is damaged.
+    """
     path = run / RUN_CARD
-    card: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    try:
+        card = json.loads(path.read_bytes()) if path.exists() else {}
+    except ValueError as error:
+        raise CheckpointError(f"{path}: not JSON ({error}); remove it, or copy it again") from error
+    if not isinstance(card, dict):
+        raise CheckpointError(f"{path}: expected an object, got {card!r:.80}; remove it, or copy it again")
     return card
 
 

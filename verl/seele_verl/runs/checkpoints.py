@@ -108,7 +108,10 @@ def _sync(path: Path) -> None:
 def damage_of(checkpoint: Path) -> str:
     """Describe the first file that is not as it was written; "" if there is none, or no record."""
     record = checkpoint / FILES
-    sizes: dict[str, int] = json.loads(record.read_text()) if record.exists() else {}
+    try:
+        sizes: dict[str, int] = dict(json.loads(record.read_bytes())) if record.exists() else {}
+    except (ValueError, TypeError):
+        return f"{FILES} is not JSON"
     for name, size in sizes.items():
         file = checkpoint / name
         if not file.exists():

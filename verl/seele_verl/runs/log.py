@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from seele.data.storage.files import write_atomically
+from seele.errors import CheckpointError
 from seele.report.run_folder import FIRST_STAGE
 from seele_verl.environment import variables_set
 
@@ -100,10 +101,23 @@ class RunLog:
 
 
 def rows_of(run: Path) -> list[dict[str, Any]]:
-    """Return the lines of ``metrics.jsonl`` without a last one that a kill cut off; empty without a file."""
-    path = run / METRICS
-    whole, _, _ = path.read_text().rpartition("\n") if path.exists() else ("", "", "")
-    return [json.loads(line) for line in whole.splitlines()]
+    """Return the lines of ``metrics.jsonl`` without a last one that a kill cut off; empty without a file.
+
+    Raises:
+        CheckpointError: If another line is damaged.
+    """
+    path, rows = run / METRICS, []
+    whole, _, _ = path.read_bytes().rpartition(b"\n") if path.exists() else (b"", b"", b"")
+    for number, line in enumerate(whole.splitlines(), start=1):
+        try:
+            row = json.loads(line)
+            int(row["step"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(
+                f"{path}: line {number} is damaged ({error!r}); remove the line, or copy the file again"
+            ) from error
+        rows.append(row)
+    return rows
 
 
 def last_step(run: Path) -> int:
