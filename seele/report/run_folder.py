@@ -241,7 +241,7 @@ def _read_settings(file: Path, notes: list[str]) -> Mapping[str, Any]:
 
 def read_step(file: Path) -> int | None:
     """Return the step in ``STEP_FILE`` or ``TRACKER``; None if there is none or it is damaged."""
-    text = file.read_text().partition("\n")[0].strip() if file.is_file() else ""
+    text = file.read_text(errors="replace").partition("\n")[0].strip() if file.is_file() else ""
     return int(text) if text.isdecimal() else None
 
 

@@ -58,12 +58,14 @@ def test_a_checkpoint_that_was_being_written_does_not_count(tmp_path):
     assert checkpoints.repair_tracker(tmp_path) == 10
 
 
-@pytest.mark.parametrize("content", ["", "2", "\x00\x00"], ids=["truncated", "names no folder", "garbage"])
+@pytest.mark.parametrize(
+    "content", [b"", b"2", b"\x00", b"\xff"], ids=["cut", "no folder", "zeros", "garbage"]
+)
 def test_a_tracker_that_was_cut_off_names_the_newest_complete_checkpoint_again(tmp_path, content):
     # The last thing verl writes: everything else of the checkpoint is there.
     save_checkpoint(tmp_path, 10)
     save_checkpoint(tmp_path, 20)
-    (tmp_path / TRACKER).write_text(content)
+    (tmp_path / TRACKER).write_bytes(content)
     assert checkpoints.repair_tracker(tmp_path) == 20
     assert (tmp_path / TRACKER).read_text() == "20"
 
