@@ -764,7 +764,7 @@ def test_an_error_in_a_function_is_named_with_file_line_and_row_and_nothing_is_w
         ("reference: table.py:read\nmax_steps: few", "mine.yaml.max_steps: expected a whole number"),
         ("title: Mine", "mine.yaml: expected a text under 'reference', got None"),
         ("[a, b]", r"mine.yaml: expected lines such as .*, got \['a', 'b'\]"),
-        ("a: [", "mine.yaml: cannot be read as YAML"),
+        ("a: [", r"mine.yaml: cannot be read as YAML \(.*line 1, column 5.*\)$"),
         ("reference: table.py:raed", r"table.py has no 'raed'; it has \['SOURCE'"),
         ("reference: table.py:SOURCE", "expected a function that takes a split's name .*, got dict"),
         ("reference: none.py:read", "no file '.*none.py'"),

@@ -240,7 +240,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
     try:
         raw = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path}: cannot be read as YAML ({error})") from error
+        reason = " ".join(str(error).split())  # one of YAML has lines
+        raise ConfigError(f"{path}: cannot be read as YAML ({reason})") from error
     if not isinstance(raw, dict):
         raise ConfigError(f"{path}: expected lines such as 'reference: rows.jsonl', got {reprlib.repr(raw)}")
     return raw
