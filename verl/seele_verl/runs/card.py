@@ -60,7 +60,7 @@ def read_run_card(run: Path) -> dict[str, Any]:
     """
     path = run / RUN_CARD
     try:
-        card = json.loads(path.read_bytes()) if path.exists() else {}
+        card: Any = json.loads(path.read_bytes()) if path.exists() else {}
     except ValueError as error:
         raise CheckpointError(f"{path}: not JSON ({error}); remove it, or copy it again") from error
     if not isinstance(card, dict):

@@ -106,7 +106,8 @@ def rows_of(run: Path) -> list[dict[str, Any]]:
     Raises:
         CheckpointError: If another line is damaged.
     """
-    path, rows = run / METRICS, []
+    path = run / METRICS
+    rows: list[dict[str, Any]] = []
     whole, _, _ = path.read_bytes().rpartition(b"\n") if path.exists() else (b"", b"", b"")
     for number, line in enumerate(whole.splitlines(), start=1):
         try:
