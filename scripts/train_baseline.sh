@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Train with any method of the comparison, from Qwen2.5-7B on one node with 8 GPUs: docs/methods/ has a page for each.
 #
-#   needs    .venv of the GPU stack; TRAIN and VALID, parquet files of problems with worked steps
+#   needs    .venv of the GPU stack; TRAIN and VALID, parquet files of problems (data/prepared/deepmath)
 #   writes   $OUT/{resolved.yaml,run_card.json,metrics.jsonl,rollouts/,global_step_*/}; resumes an existing run
 #   takes    not measured yet
 #

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SEELE, or another METHOD, from Llama-3.2-3B: a base model of SEELE's published results.
 #
-#   needs    .venv of the GPU stack; TRAIN and VALID, parquet files of problems with worked steps; HF_TOKEN, the model is gated
+#   needs    .venv of the GPU stack; TRAIN and VALID, parquet files of problems (data/prepared/deepmath); HF_TOKEN, the model is gated
 #   writes   $OUT/{resolved.yaml,run_card.json,metrics.jsonl,rollouts/,global_step_*/}; resumes an existing run
 #   takes    not measured yet
 #

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SEELE, or another METHOD, from Qwen2.5-3B: a base model of SEELE's published results.
 #
-#   needs    .venv of the GPU stack; TRAIN and VALID, parquet files of problems with worked steps
+#   needs    .venv of the GPU stack; TRAIN and VALID, parquet files of problems (data/prepared/deepmath)
 #   writes   $OUT/{resolved.yaml,run_card.json,metrics.jsonl,rollouts/,global_step_*/}; resumes an existing run
 #   takes    not measured yet
 #

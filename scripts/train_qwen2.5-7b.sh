@@ -3,7 +3,7 @@
 # controller, or another METHOD; METHOD=seele_paper has the paper's controller. The paper's own run is
 # recipe=seele_qwen2.5-7b.
 #
-#   needs    .venv of the GPU stack; TRAIN and VALID, parquet files of problems with worked steps
+#   needs    .venv of the GPU stack; TRAIN and VALID, parquet files of problems (data/prepared/deepmath)
 #   writes   $OUT/{resolved.yaml,run_card.json,metrics.jsonl,rollouts/,global_step_*/}; resumes an existing run
 #   takes    not measured yet
 #

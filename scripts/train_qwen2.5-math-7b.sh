@@ -2,7 +2,7 @@
 # SEELE, or another METHOD, from Qwen2.5-Math-7B: a base model of SEELE's published results. Its window of 4,096 tokens
 # leaves 2,048 for the response.
 #
-#   needs    .venv of the GPU stack; TRAIN and VALID, parquet files of problems with worked steps
+#   needs    .venv of the GPU stack; TRAIN and VALID, parquet files of problems (data/prepared/deepmath)
 #   writes   $OUT/{resolved.yaml,run_card.json,metrics.jsonl,rollouts/,global_step_*/}; resumes an existing run
 #   takes    not measured yet
 #
