@@ -316,6 +316,7 @@ class _Visit:
                 needed -= len(graded)
                 if needed <= 0:
                     enough.set()
+        enough.set()  # if the sampler ended early
 
 
 async def _graded(
