@@ -31,7 +31,7 @@ _ABOUT_THE_REQUEST = frozenset({400, 413, 422})
 _UNPAID = frozenset({429, 500, 503})
 
 _LONGEST_REPLY_BYTES = 2**26
-# A socket takes no infinity, nor much more than a century.
+# 32 years; a socket takes no infinity.
 _LONGEST_TIMEOUT_S = 1e9
 _SHOWN_CHARS = 500
 

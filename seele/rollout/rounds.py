@@ -163,7 +163,7 @@ async def run_until_success(
         The rollouts of one round, in order.
 
     Raises:
-        ExceptionGroup: As in ``run_rounds``.
+        ExceptionGroup: As in ``run_rounds``, but an error of planning is raised as it is.
     """
     visit, rollouts = _Visit(instance, controller, sample, grade, succeeded), list[Rollout]()
     tried: set[float] = set()
@@ -210,7 +210,7 @@ async def run_with_rescue(
         As many rollouts as the first round has, in order.
 
     Raises:
-        ExceptionGroup: As in ``run_rounds``.
+        ExceptionGroup: As in ``run_rounds``, but an error of planning is raised as it is.
     """
     (size,) = round_sizes
     num_hints = len(instance.legal_hint_ratios) - 1
@@ -302,6 +302,7 @@ class _Visit:
             num_rollouts=share.num_rollouts,
             quorum=needed,
         )
+        left = share.num_rollouts
         async with aclosing(sampled) as parts:
             async for part in parts:
                 numbered = {first_in_visit + position: completion for position, completion in part.items()}
@@ -313,10 +314,11 @@ class _Visit:
                     num_correct=sum(map(self.succeeded, graded)),
                     num_rollouts=len(graded),
                 )
-                needed -= len(graded)
-                if needed <= 0:
+                left -= len(graded)
+                if share.num_rollouts - left >= needed:
                     enough.set()
-        enough.set()  # if the sampler ended early
+        if left:
+            raise RuntimeError(f"the sampler left out {left} of {share.num_rollouts} completions")
 
 
 async def _graded(

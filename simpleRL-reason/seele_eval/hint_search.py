@@ -219,7 +219,7 @@ def _open(ledger: Path, conditions: Mapping[str, Any]) -> tuple[list[Tried], Lin
     """
     conditions = json.loads(json.dumps(conditions))
     ledger.parent.mkdir(parents=True, exist_ok=True)
-    read = read_whole_lines(ledger, begin=b"{")
+    read = read_whole_lines(ledger, begin=b'{"problems": ')
     try:
         before, *lines = [*map(json.loads, read.lines)] or [conditions]
         is_known = before["template"] == conditions["template"]

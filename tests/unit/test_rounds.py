@@ -368,6 +368,16 @@ def test_stragglers_of_a_round_are_stopped_when_a_later_round_fails():
     assert controller.told[-1] == ("end", "chain")
 
 
+def test_a_sampler_that_leaves_completions_out_ends_the_visit():
+    async def sample(*, num_rollouts, **_):
+        yield {position: completion("2") for position in range(num_rollouts - 1)}
+
+    controller = HalvingController()
+    with pytest.RaisesGroup(pytest.RaisesExc(RuntimeError, match="left out 1 of 2 completions")):
+        rollouts_of(controller, sample=sample)
+    assert controller.told[-1] == ("end", "chain")
+
+
 async def turns(count):
     """Let other coroutines run so many times."""
     for _ in range(count):

@@ -141,7 +141,7 @@ def cut(file: Path) -> None:
         (cut, "actor/rank_0.pt", "actor/rank_0.pt has 3 of 7 bytes"),
         (remove, "data.pt", "data.pt is missing"),
         (remove, "seele/controller.json", "seele/controller.json is missing"),
-        (cut, "seele/files.json", "seele/files.json is not JSON"),
+        (cut, "seele/files.json", "seele/files.json is damaged"),
     ],
 )
 def test_a_checkpoint_that_lost_something_is_passed_over(tmp_path, damage, name, says):

@@ -23,7 +23,7 @@ class EngineWatch:
 
     def have_all_died(self) -> bool:
         """Return True if no engine is left of those that there were."""
-        return self._dead() == {*self._engines.values()}
+        return bool(self._engines) and self._dead() == {*self._engines.values()}
 
     def let_go_of_dead(self, step: int) -> None:
         """Finish the step without engines that have died. Their requests went to the others.

@@ -109,9 +109,10 @@ def damage_of(checkpoint: Path) -> str:
     """Describe the first file that is not as it was written; "" if there is none, or no record."""
     record = checkpoint / FILES
     try:
-        sizes: dict[str, int] = dict(json.loads(record.read_bytes())) if record.exists() else {}
-    except (ValueError, TypeError):
-        return f"{FILES} is not JSON"
+        read = json.loads(record.read_bytes()) if record.exists() else {}
+        sizes = {str(name): int(size) for name, size in read.items()}
+    except (ValueError, TypeError, AttributeError):
+        return f"{FILES} is damaged"
     for name, size in sizes.items():
         file = checkpoint / name
         if not file.exists():
