@@ -229,12 +229,14 @@ def _divide_problems(config: DictConfig, seele: SeeleConfig, folder: Path) -> No
     """
     left: int = config.data.train_max_samples
     share = 0.0 if seele.sft.train_files else seele.sft.share
-    for index, path in enumerate(_files(config.data.train_files, "data.train_files")):
+    files = _files(config.data.train_files, "data.train_files")
+    files_of_first = _files(seele.sft.train_files, "seele.sft.train_files")
+    for index, path in enumerate(files):
         first, rest = (folder / stage / f"{index}-{path.name}" for stage in (SFT, RL))
         divided = divide_file(path, first, rest, share=share, seed=seele.seed, max_samples=left)
         if left > 0:
             left -= divided
-    for index, path in enumerate(_files(seele.sft.train_files, "seele.sft.train_files")):
+    for index, path in enumerate(files_of_first):
         first, rest = (folder / stage / f"{index}-{path.name}" for stage in (SFT, RL))
         divide_file(path, first, rest, share=1.0, seed=seele.seed)
     if seele.sft.train_files:
