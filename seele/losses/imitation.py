@@ -60,11 +60,11 @@ def hint_token_weights(
             sequences, a hint then weighs as all n, however many saw it: rounds weigh by their size, and a
             round with J hints counts J times.
         form: ``logprob_mean`` (weights add up to ``share``), ``logprob_sum`` (to ``share`` times the hint's
-            tokens), ``prob`` (each token of the hint has ``share``) or ``token_mean`` (each has 1, whatever
-            the share).
+            tokens), ``prob`` (each token of the hint has ``share``) or ``token_mean`` (each has 1, or 0 if
+            the share is 0).
     """
     weight = share / hint_tokens if form == "logprob_mean" and hint_tokens else share
-    weight = 1.0 if form == "token_mean" else weight
+    weight = float(share > 0.0) if form == "token_mean" else weight
     return [0.0] * prompt_tokens + [weight] * hint_tokens + [0.0] * generated_tokens
 
 

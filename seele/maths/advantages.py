@@ -34,7 +34,7 @@ def pooled_advantages(rewards_G: ArrayLike, *, divide_by_std: bool) -> Array:
     As ``compute_grpo_outcome_advantage`` of verl 0.9.1: the standard deviation is that of a sample (ddof=1),
     and a group of one counts as mean 0 and standard deviation 1, so that it keeps its reward.
 
-    A group of two or more whose 0/1 rewards are all equal gets exactly zero. The mean includes each rollout's
+    A group of two or more whose rewards are all equal gets exactly zero. The mean includes each rollout's
     own reward, which with hint ratios fixed beforehand scales the expected gradient of A = r - mean by
     (G - 1) / G.
 
@@ -49,9 +49,14 @@ def pooled_advantages(rewards_G: ArrayLike, *, divide_by_std: bool) -> Array:
     """
     rewards_G = np.asarray(rewards_G, dtype=np.float64)
     _check_group(rewards_G)
-    mean, std = (rewards_G.mean(), rewards_G.std(ddof=1)) if rewards_G.size > 1 else (0.0, 1.0)
+    mean, std = (_mean(rewards_G), rewards_G.std(ddof=1)) if rewards_G.size > 1 else (0.0, 1.0)
     centred_G: Array = rewards_G - mean
     return centred_G / (std + STD_EPSILON) if divide_by_std else centred_G
+
+
+def _mean(values_G: Array) -> float:
+    """The mean; of equal values, exactly that value, which rounding may miss."""
+    return float(values_G[0] if np.ptp(values_G) == 0.0 else values_G.mean())
 
 
 def leave_one_out_advantages(rewards_G: ArrayLike) -> Array:
@@ -74,7 +79,7 @@ def leave_one_out_advantages(rewards_G: ArrayLike) -> Array:
     _check_group(rewards_G)
     if rewards_G.size == 1:
         return rewards_G.copy()
-    advantages_G: Array = (rewards_G - rewards_G.mean()) * (rewards_G.size / (rewards_G.size - 1))
+    advantages_G: Array = (rewards_G - _mean(rewards_G)) * (rewards_G.size / (rewards_G.size - 1))
     return advantages_G
 
 
@@ -83,7 +88,7 @@ def per_round_advantages(
 ) -> Array:
     """``pooled_advantages`` or ``leave_one_out_advantages`` within each round.
 
-    A round of two or more whose 0/1 rewards are all equal gets exactly zero, so it adds no gradient. A round
+    A round of two or more whose rewards are all equal gets exactly zero, so it adds no gradient. A round
     of one keeps its reward, as verl's groups of one do.
 
     Args:
@@ -214,7 +219,7 @@ def split_advantages(
     if not on_policy_G.any():
         raise ValueError("at least one rollout must be on-policy")
     own_G = rewards_G[on_policy_G]
-    mean = own_G.mean() if own_G.size > 1 else 0.0
+    mean = _mean(own_G) if own_G.size > 1 else 0.0
     std = own_G.std(ddof=1) if np.ptp(own_G) > 0.0 else 1.0
     centred_G: Array = rewards_G - mean
     if leave_one_out:
@@ -246,8 +251,8 @@ def prefix_advantages(rewards_G: ArrayLike, prefixed_G: ArrayLike) -> tuple[Arra
     rewards_G, prefixed_G = np.asarray(rewards_G, dtype=np.float64), np.asarray(prefixed_G, dtype=bool)
     _check_group(rewards_G, prefixed_G=prefixed_G)
     num_prefixed = int(prefixed_G.sum())
-    own = rewards_G[prefixed_G].mean() if num_prefixed > 1 else 0.0
-    others = rewards_G[~prefixed_G].mean() if rewards_G.size - num_prefixed > 1 else 0.0
+    own = _mean(rewards_G[prefixed_G]) if num_prefixed > 1 else 0.0
+    others = _mean(rewards_G[~prefixed_G]) if rewards_G.size - num_prefixed > 1 else 0.0
     generated_G: Array = rewards_G - np.where(prefixed_G, own, others)
     prefix_G: Array = np.where(prefixed_G, rewards_G - own - others, 0.0) / max(num_prefixed, 1)
     return generated_G, prefix_G

@@ -51,7 +51,7 @@ class LossTerms:
     @property
     def change_the_loss(self) -> bool:
         """True if the run's loss differs from the surrogate with KL and entropy."""
-        return any(each.term.has_loss or each.term.unclips for each in self)
+        return any(each.has_loss or each.unclips or each.takes_over for each in (one.term for one in self))
 
     @property
     def columns(self) -> list[str]:

@@ -48,7 +48,7 @@ from seele.records import (
     Walk,
 )
 from seele.rollout.solutions import EncodedProblem
-from seele_verl import columns
+from seele_verl import columns, losses
 from seele_verl.advantages import (
     exchange_log_probs,
     span_advantages,
@@ -715,6 +715,15 @@ def test_nothing_is_clipped_in_luffy(method):
     )
     for row in batch.gradients()[:3]:
         assert (row[2:] != 0).all(), "a large ratio still has a gradient"
+
+
+def test_a_term_that_only_takes_tokens_over_takes_those_that_are_not_zero():
+    term = SimpleNamespace(has_loss=False, unclips=None, takes_over="own")
+    assert LossTerms.change_the_loss.fget([SimpleNamespace(term=term)])
+    rows = {"response_mask": torch.tensor([1, 1, 1, 0]), "own": torch.tensor([0.0, 2.0, -1.0, 1.0])}
+    nested = {name: torch.nested.as_nested_tensor([row], layout=torch.jagged) for name, row in rows.items()}
+    left = losses._without(TensorDict(nested, batch_size=[1]), "own")["response_mask"]
+    assert left.unbind()[0].tolist() == [1, 0, 0, 0]
 
 
 def test_a_step_without_off_policy_rows_is_clipped():

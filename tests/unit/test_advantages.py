@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from seele.maths.advantages import (
     highest,
     hint_conditional_advantages,
+    leave_one_out_advantages,
     per_round_advantages,
     pooled_advantages,
     prefix_advantages,
@@ -431,7 +432,11 @@ def test_split_statistics_leave_out_the_rollout_itself_too():
 def test_equal_own_rewards_count_as_deviation_one(own):
     # Not 0: divided by verl's 1e-6 the solution would get an advantage of a million.
     advantages = split_advantages([*own, 1.0], [True] * 3 + [False], divide_by_std=True)
-    np.testing.assert_allclose(advantages, [0, 0, 0, (1.0 - own[0]) / (1 + 1e-6)], atol=1e-12)
+    # Exactly 0, which says that a row is not informative; three times 0.1 have the mean 0.10000000000000002.
+    assert advantages[:3].tolist() == [0.0] * 3
+    assert advantages[3] == pytest.approx((1.0 - own[0]) / (1 + 1e-6))
+    assert pooled_advantages(own, divide_by_std=True).tolist() == [0.0] * 3
+    assert leave_one_out_advantages(own).tolist() == [0.0] * 3
 
 
 def test_split_statistics_of_a_single_own_rollout_keep_its_reward():

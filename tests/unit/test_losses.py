@@ -34,6 +34,11 @@ def test_the_token_mean_weighs_every_token_of_every_row_alike():
     assert loss.item() == pytest.approx((1 + 3 + 1 + 3 + 4 * 2) / 8)
 
 
+@pytest.mark.parametrize("form", ["logprob_mean", "logprob_sum", "prob", "token_mean"])
+def test_the_hint_of_a_response_of_another_step_is_not_imitated(form):
+    assert hint_token_weights(1, 2, 1, share=0.0, form=form) == [0.0] * 4
+
+
 def test_without_a_hint_nothing_is_imitated():
     assert hint_token_weights(3, 0, 2, share=1 / 8, form="logprob_mean") == [0.0] * 5
 

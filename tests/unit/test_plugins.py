@@ -759,6 +759,10 @@ class Incomplete:
 class Broken(OffPolicySource):
     def __init__(self, settings):
         raise OSError("no such file")
+
+
+class Prefix(OffPolicySource):
+    in_response = True
 """
 INSTANCE = Instance(instance_id="i", data_source="x", question="?", steps=("a", "b"), answer="b")
 
@@ -813,6 +817,8 @@ def test_its_settings_are_checked_as_those_of_others(own_source):
         check_method(source_settings("grpo", f"{own_source}:Teacher", rounds=2))
     with pytest.raises(ConfigError, match=r"seele.advantage.baseline must be 'pooled' with off-policy rows"):
         check_method(source_settings("grpo", f"{own_source}:Teacher", baseline="per_round"))
+    with pytest.raises(ConfigError, match=r"Prefix': in_response needs has_log_probs = False"):
+        check_method(source_settings("grpo", f"{own_source}:Prefix"))
 
 
 def test_what_a_source_lacks_is_named_with_file_and_line(own_source):

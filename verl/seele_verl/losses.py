@@ -225,7 +225,7 @@ def _without(data: TensorDict, column: str) -> TensorDict:
     """Return the batch with the response tokens that a column marks masked out."""
     pairs = zip(data["response_mask"].unbind(), data[column].unbind(), strict=True)
     # B pairs of (R of the row,): 1 stays where the column does not mark.
-    left = [mask * (1 - marked).to(mask.dtype) for mask, marked in pairs]
+    left = [mask * (marked == 0).to(mask.dtype) for mask, marked in pairs]
     data = data.copy()
     data["response_mask"] = torch.nested.as_nested_tensor(left, layout=torch.jagged)
     return data
