@@ -297,6 +297,13 @@ def test_a_server_that_has_no_reply_to_twenty_problems_is_not_asked_about_the_re
     assert len(server.asked) == asked
 
 
+def test_a_server_that_refuses_long_problems_is_asked_about_all(server, annotate):
+    server.answer = solve
+    server.misbehave = lambda number: (400, "too long") if number > 1 else None
+    report = annotate([problem(number) for number in range(30)], concurrency=1)
+    assert "1 annotated, 29 refused" in report.text
+
+
 def test_problems_that_the_budget_does_not_cover_do_not_speak_against_the_server(server, annotate):
     server.answer, server.failures = solve, [(400, "refused")]
     long = [replace(problem(number), question="x" * 100_000) for number in range(25)]

@@ -553,8 +553,8 @@ def test_a_file_is_prepared_with_a_manifest_that_says_all(tmp_path, capsys):
 
 def test_splits_are_named_by_the_user(tmp_path):
     (tmp_path / "in").mkdir()
-    for name in ("train", "test"):
-        write_source(tmp_path / "in" / f"{name}.jsonl", 2)
+    for num_rows, name in enumerate(("train", "test"), start=2):
+        write_source(tmp_path / "in" / f"{name}.jsonl", num_rows)
     splits = ("--split", "train=train", "--split", "heldout=test")
     assert run_prepare(tmp_path / "in", "--out", tmp_path / "out", *MAPPED, *splits) == 0
     assert list(json.loads((tmp_path / "out" / "manifest.json").read_text())["splits"]) == [
@@ -578,6 +578,9 @@ def test_splits_of_the_same_rows_are_refused(tmp_path, capsys):
     splits = ("--split", "train=train", "--split", "heldout=test")
     assert run_prepare(tmp_path / "in", "--out", tmp_path / "out", *MAPPED, *splits) == 2
     assert "'train' and 'heldout' would be the same rows" in capsys.readouterr().err
+    shutil.copy(tmp_path / "in" / "train.jsonl", tmp_path / "in" / "test.jsonl")
+    assert run_prepare(tmp_path / "in", "--out", tmp_path / "out", *MAPPED, *splits) == 2
+    assert "would be the same rows, ['test.jsonl']" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 

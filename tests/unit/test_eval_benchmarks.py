@@ -423,6 +423,7 @@ CHAT = {"reward_model": {"ground_truth": "B"}}
     [
         (read_gsm8k, {"question": "?"}, "key 'answer'"),
         (read_gsm8k, {"question": "?", "answer": "it is 3"}, "must end in a line '#### number'"),
+        (read_gsm8k, {"question": "?", "answer": "#### 3,4"}, "must end in a line '#### number'"),
         (read_math, {"problem": " ", "answer": "1"}, "key 'problem'"),
         (read_math, {"problem": "?", "answer": None}, "expected an 'answer'"),
         (read_math, {"problem": "?", "answer": True}, "expected an 'answer'"),

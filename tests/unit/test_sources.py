@@ -288,13 +288,13 @@ def test_paths_lead_through_keys_and_places():
 
 
 def test_values_become_texts_and_levels():
-    numbers = (27.0, 2.5, 3, Decimal("1.50"), Decimal("2E+2"), Decimal("1E-7"), 10**400)
-    said = ["27", "2.5", "3", "1.5", "200", "0.0000001", "1" + "0" * 400]
+    numbers = (27.0, 2.5, 6.022e23, 3, Decimal("1.50"), Decimal("2E+2"), Decimal("1E-7"), 10**400)
+    said = ["27", "2.5", "6022" + "0" * 20, "3", "1.5", "200", "0.0000001", "1" + "0" * 400]
     assert [as_text(value) for value in ("x", *numbers)] == ["x", *said]
     others = (True, None, [1], float("nan"), float("inf"), Decimal("nan"))
     assert [as_text(value) for value in others] == [None] * 6
-    levels = ("Level 3", "Level ?", 5.5, -1.0, float("nan"), None, 4)
-    assert [as_level(value) for value in levels] == [3, 0, 5, 0, 0, 0, 4]
+    levels = ("Level 3", "Level-3", "Level ?", "-1.0", 5.5, -1.0, float("nan"), None, 4)
+    assert [as_level(value) for value in levels] == [3, 3, 0, 0, 5, 0, 0, 0, 4]
     with pytest.raises(ValueError, match="expected a number"):
         as_level([3])
 
@@ -401,7 +401,7 @@ def test_ids_follow_the_content_and_not_the_file(tmp_path):
 
 
 def test_a_folder_gives_the_files_of_a_split(tmp_path):
-    for name in ("train-1", "train-0", "training", "test"):
+    for name in ("train-1", "train-0", "train-heldout", "training", "test"):
         (tmp_path / f"{name}.jsonl").write_text(json.dumps({"question": name, "answer": "1"}))
     found = [each.question for each in read_source(tmp_path)]
     assert found == ["train-0", "train-1"]

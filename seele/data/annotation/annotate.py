@@ -88,7 +88,7 @@ class Annotation:
             DataError: If the server does not reply for many problems in a row. Earlier replies are recorded.
         """
         outcomes: dict[Task, Outcome] = {}
-        streak = 0
+        streak, has_replied = 0, False
         with ThreadPoolExecutor(concurrency) as threads:
             # Within the try: an interrupt while tasks are being submitted must cancel them, too.
             try:
@@ -99,7 +99,10 @@ class Annotation:
                     for future in wait(pending, return_when=FIRST_COMPLETED).done:
                         outcome = outcomes[pending.pop(future)] = future.result()
                         on_outcome(outcome)
-                        if outcome.failure is not Rejection.BUDGET:
+                        has_replied |= outcome.replies > 0
+                        # A server that replies to others refuses a request for its content, such as length.
+                        passed_over = {Rejection.BUDGET} | ({Rejection.REFUSED} if has_replied else set())
+                        if outcome.failure not in passed_over:
                             streak = streak + 1 if outcome.failure and not outcome.replies else 0
                         if streak >= _LONGEST_STREAK:
                             raise DataError(

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import reprlib
 import sys
 from collections import Counter
@@ -85,10 +86,12 @@ def iterate_file(path: Path, choose: ChooseColumns | None) -> Iterator[Row]:
 
 
 def _files_of_split(folder: Path, split: str) -> list[Path]:
+    # "train-heldout" is a split of its own.
+    numbered = re.compile(rf"{re.escape(split)}(-\d.*)?")
     return [
         file
         for file in sorted(folder.glob(f"{split}*"))
-        if file.suffix in SUFFIXES and (file.stem == split or file.stem.startswith(f"{split}-"))
+        if file.suffix in SUFFIXES and numbered.fullmatch(file.stem)
     ]
 
 

@@ -25,7 +25,7 @@ Keys = Sequence[str | int]
 """The path from a row to a value: keys of mappings, indices of lists."""
 
 _PART = re.compile(r"([^.\[\]]+)((?:\[-?\d+\])*)")
-_NUMBER = re.compile(r"\d+")
+_NUMBER = re.compile(r"((?<!\S)-)?\d+")
 
 
 def parse_path(path: str) -> Keys:
@@ -68,7 +68,7 @@ def as_text(value: Any) -> str | None:
     if not isinstance(value, float | Decimal) or not math.isfinite(value):
         return None
     if value == int(value):
-        return str(int(value))
+        return str(int(Decimal(repr(value)) if isinstance(value, float) else value))
     return f"{value:f}".rstrip("0") if isinstance(value, Decimal) else str(value)
 
 
@@ -85,7 +85,7 @@ def as_level(value: Any) -> int:
         return 0
     if isinstance(value, str):
         number = _NUMBER.search(value)
-        level = int(number[0]) if number else 0
+        level = max(0, int(number[0])) if number else 0
     elif not isinstance(value, int | float | Decimal) or isinstance(value, bool):
         raise ValueError(f"expected a number or a text with one, got {reprlib.repr(value)}")
     else:

@@ -57,11 +57,13 @@ def prepare_source(
     for ours, theirs in settings.splits.items():
         split = read(theirs)
         for other, before in splits.items():
-            if split.origin == before.origin:
+            digests = {*before.origin.get("files", {}).values()}
+            shared = [name for name, digest in split.origin.get("files", {}).items() if digest in digests]
+            if shared or split.origin == before.origin:
                 raise DataError(
                     f"{settings.reference}: {other!r} and {ours!r} would be the same rows, "
-                    f"{dict(split.origin)}; name other splits or files, or take a part of train with "
-                    "--set heldout_share=0.05"
+                    f"{shared or dict(split.origin)}; name other splits or files, or take a part of train "
+                    "with --set heldout_share=0.05"
                 )
         splits[ours] = split
     if share := settings.heldout_share:

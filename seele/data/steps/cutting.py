@@ -231,7 +231,7 @@ def _refined(span: tuple[int, int], levels: Sequence[Sequence[int]], total: int)
             for piece_start, piece_end in itertools.pairwise([start, *here, end]):
                 if piece_start > start:
                     yield piece_start
-                is_item = depth == 0 and piece_start in cuts
+                is_item = depth == 0 and cuts[bisect.bisect_left(cuts, piece_start)] == piece_start
                 if not is_item and piece_end - piece_start >= _DOMINANT * total:
                     yield from _refined((piece_start, piece_end), levels[depth + 1 :], total)
             return

@@ -31,7 +31,7 @@ Split = Literal["train", "test"]
 
 _CALCULATOR_MARK = re.compile(r"<<[^<>]*>>")
 # The comma of "1,234" is dropped from the gold: a grader may read it as a list.
-_FINAL_LINE = re.compile(r"#### *(?P<number>-?\$?[0-9][0-9,]*(?:\.[0-9]+)?)\s*")
+_FINAL_LINE = re.compile(r"#### *(?P<number>-?\$?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?)\s*")
 
 
 def read_gsm8k(split: Split, *, folder: Path | None = None, max_chars: int | None = None) -> list[Instance]:

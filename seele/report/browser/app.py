@@ -291,9 +291,13 @@ def _choices(problems: Sequence[ShownProblem]) -> dict[str, Any]:
     """Return what the form of the filters offers for these problems."""
     return {
         "sources": sorted({each.first.data_source for each in problems}),
-        "levels": sorted({each.first.level for each in problems} - {""}),
+        "levels": sorted({each.first.level for each in problems} - {""}, key=_number_first),
         "has_tokens": any(each.has_tokens for each in problems),
     }
+
+
+def _number_first(level: str) -> tuple[bool, int, str]:
+    return (not level.isdecimal(), int(level) if level.isdecimal() else 0, level)
 
 
 def _fitted(run: ViewedRun, instance_id: str) -> FittedCurve | None:

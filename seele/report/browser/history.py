@@ -138,8 +138,8 @@ class History:
                         base.execute(
                             "insert into steps values (?, ?, ?)", (step, stat.st_mtime_ns, stat.st_size)
                         )
-                except FileNotFoundError:
-                    continue  # A resumed run has removed it since.
+                except OSError:
+                    continue  # A resumed run has removed it since, or it cannot be read now.
                 base.commit()
             base.commit()
 
