@@ -68,7 +68,8 @@ Arms are sorted by the number of tasks on which that interval lies above zero, o
 one, then by the mean difference.
 An arm that a task takes over from another one counts there only, and has the seeds of this task
 here.
-An empty cell has no runs, or runs that spent far less than GRPO's.
+An empty cell has no runs, runs that spent far less than GRPO's, or runs whose first stage spent as
+much as another arm in all.
 Arms have 16 rollouts per problem unless the table says 8.
 [The protocol](protocol.md#arms) says more, and `benchmarks/evidence/plan.yaml` has their settings.
 Each task's page says where its runs are and how they were made.

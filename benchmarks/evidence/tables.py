@@ -162,17 +162,25 @@ def compare_runs(
     """Compare arms by their runs, at equal cost; None without two arms, or without the reference.
 
     A comparison ends with its shortest run, so arms that spent far less than GRPO are skipped: supervised
-    ones generate nothing, and DAPO trains on little of what it generates. Without ``reference``, a task
-    without the arm ``grpo`` skips only arms that spent nothing. ``enough`` replaces ``ENOUGH``, and
+    ones generate nothing, and DAPO trains on little of what it generates. So are arms whose first stage
+    spends as much as another arm in all, because their curves begin behind its end. Without ``reference``, a
+    task without the arm ``grpo`` skips only arms that spent nothing. ``enough`` replaces ``ENOUGH``, and
     ``reference`` takes GRPO's place.
     """
+    counted = COSTS[cost].metric
     spent = {
-        arm: min(reader(folder).metrics[-1].get(COSTS[cost].metric, 0.0) for folder in folders)
+        arm: min(reader(folder).metrics[-1].get(counted, 0.0) for folder in folders)
+        for arm, folders in stored.items()
+    }
+    before = {
+        arm: max(reader(folder).metrics[0].get(counted, 0.0) for folder in folders)
         for arm, folders in stored.items()
     }
     share_of_it = ENOUGH.get(cost, ELSEWHERE) if enough is None else enough
     least = share_of_it * spent.get(reference or REFERENCE, 0.0)
-    runs = {arm: found for arm, found in stored.items() if spent[arm] > least}
+    enough_spent = {arm for arm in stored if spent[arm] > least}
+    shortest = min((spent[arm] for arm in enough_spent), default=0.0)
+    runs = {arm: stored[arm] for arm in stored if arm in enough_spent and before[arm] < shortest}
     if len(runs) < 2 or (reference is not None and reference not in runs):
         return None
     folders = [folder for found in runs.values() for folder in found]
