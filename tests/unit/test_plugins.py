@@ -817,7 +817,7 @@ def test_its_settings_are_checked_as_those_of_others(own_source):
         check_method(source_settings("grpo", f"{own_source}:Teacher", rounds=2))
     with pytest.raises(ConfigError, match=r"seele.advantage.baseline must be 'pooled' with off-policy rows"):
         check_method(source_settings("grpo", f"{own_source}:Teacher", baseline="per_round"))
-    with pytest.raises(ConfigError, match=r"Prefix': in_response needs has_log_probs = False"):
+    with pytest.raises(ConfigError, match=r"own.py:\d+: in_response needs has_log_probs = False"):
         check_method(source_settings("grpo", f"{own_source}:Prefix"))
 
 

@@ -6,7 +6,7 @@ from seele.methods.sources.prefix import ExpertPrefixSource, PrefixSource
 from seele.methods.sources.replay import ReplaySource, SuccessesSource
 from seele.methods.sources.source import KEY, OffPolicySource
 from seele.methods.sources.trace import TraceSource
-from seele.plugins import blame, find_part, require_members
+from seele.plugins import blame, find_part, require_members, where
 from seele.records import Completion, Instance
 from seele.rollout.solutions import EncodedProblem
 from seele.rollout.templates import Tokenizer
@@ -30,12 +30,18 @@ def build_source(settings: OffPolicyConfig) -> OffPolicySource:
     """Build the run's source.
 
     Raises:
-        ConfigError: There is no such source, it cannot be built, or it lacks a member.
+        ConfigError: There is no such source, it cannot be built, it lacks a member, or it claims to know the
+            log-probabilities of hints.
     """
     part = find_part(settings.source, key=KEY, group="sources", built_in=SOURCES)
     with blame(part, "building it", key=KEY, error=ConfigError):
         source: OffPolicySource = part(settings)
     require_members(source, MEMBERS, key=KEY)
+    if source.in_response and source.has_log_probs:
+        raise ConfigError(
+            f"{KEY}: {where(part)}: in_response needs has_log_probs = False, because the probabilities of "
+            "hint tokens under their author are unknown"
+        )
     return source
 
 

@@ -97,11 +97,6 @@ class OffPolicySource:
             ConfigError: The message names the setting and a way out.
         """
         settings, hints, name = config.off_policy, config.hints, config.off_policy.source
-        if self.in_response and self.has_log_probs:
-            raise ConfigError(
-                f"seele.off_policy.source {name!r}: in_response needs has_log_probs = False, because the "
-                "probabilities of hint tokens under their author are unknown"
-            )
         if self.adds_rollouts and not (hints.rounds == 1 and hints.rollouts_per_prompt >= 2):
             raise ConfigError(
                 f"seele.off_policy.source {name!r} needs hints.rounds=1 and at least two rollouts per "
