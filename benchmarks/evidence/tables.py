@@ -167,20 +167,16 @@ def compare_runs(
     task without the arm ``grpo`` skips only arms that spent nothing. ``enough`` replaces ``ENOUGH``, and
     ``reference`` takes GRPO's place.
     """
-    counted = COSTS[cost].metric
-    spent = {
-        arm: min(reader(folder).metrics[-1].get(counted, 0.0) for folder in folders)
-        for arm, folders in stored.items()
-    }
-    before = {
-        arm: max(reader(folder).metrics[0].get(counted, 0.0) for folder in folders)
-        for arm, folders in stored.items()
-    }
+
+    def counted(line: int, folder: Path) -> float:
+        return reader(folder).metrics[line].get(COSTS[cost].metric, 0.0)
+
+    spent = {arm: min(counted(-1, each) for each in folders) for arm, folders in stored.items()}
     share_of_it = ENOUGH.get(cost, ELSEWHERE) if enough is None else enough
     least = share_of_it * spent.get(reference or REFERENCE, 0.0)
-    enough_spent = {arm for arm in stored if spent[arm] > least}
-    shortest = min((spent[arm] for arm in enough_spent), default=0.0)
-    runs = {arm: stored[arm] for arm in stored if arm in enough_spent and before[arm] < shortest}
+    runs = {arm: folders for arm, folders in stored.items() if spent[arm] > least}
+    shortest = min((spent[arm] for arm in runs), default=0.0)
+    runs = {arm: each for arm, each in runs.items() if max(counted(0, run) for run in each) < shortest}
     if len(runs) < 2 or (reference is not None and reference not in runs):
         return None
     folders = [folder for found in runs.values() for folder in found]

@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
@@ -92,7 +92,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Exit status 2: an error that a user can fix, such as a file that cannot be read or written. Exit status
     130: Ctrl-C.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        _run(list(sys.argv[1:] if arguments is None else arguments))
+    except KeyboardInterrupt:
+        typer.echo("interrupted", err=True)
+        sys.exit(128 + signal.SIGINT)
+
+
+def _run(given: list[str]) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A problem's text may hold characters that the terminal's encoding lacks.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -105,21 +112,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (SeeleError, OSError) as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        _exit_interrupted()
     if command is not None:
         # Outside the ``try``, because the command handles its own errors.
         sys.argv = [f"seele {given[0]}", *given[1:]]
-        try:
-            status = command()
-        except KeyboardInterrupt:
-            _exit_interrupted()
-        sys.exit(status)
-
-
-def _exit_interrupted() -> NoReturn:
-    typer.echo("interrupted", err=True)
-    sys.exit(128 + signal.SIGINT)
+        sys.exit(command())
 
 
 def _make_current_folder_importable() -> None:

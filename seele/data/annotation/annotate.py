@@ -99,11 +99,14 @@ class Annotation:
                     for future in wait(pending, return_when=FIRST_COMPLETED).done:
                         outcome = outcomes[pending.pop(future)] = future.result()
                         on_outcome(outcome)
-                        has_replied |= outcome.replies > 0
                         # A server that replies to others refuses a request for its content, such as length.
-                        passed_over = {Rejection.BUDGET} | ({Rejection.REFUSED} if has_replied else set())
-                        if outcome.failure not in passed_over:
-                            streak = streak + 1 if outcome.failure and not outcome.replies else 0
+                        passed_over = (
+                            (Rejection.BUDGET, Rejection.REFUSED) if has_replied else (Rejection.BUDGET,)
+                        )
+                        if outcome.replies:
+                            streak, has_replied = 0, True
+                        elif outcome.failure not in passed_over:
+                            streak += 1
                         if streak >= _LONGEST_STREAK:
                             raise DataError(
                                 f"no reply for {streak} problems in a row; the last failure: "
