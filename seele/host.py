@@ -1,6 +1,8 @@
-"""Properties of the host: the memory that a process may use, and native support for bfloat16."""
+"""The host: the memory that a process may use, native support for bfloat16, and what a terminal shows."""
 
+import io
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -12,6 +14,12 @@ CGROUPS, OWN_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 def host_memory() -> int:
     """Return the host's memory in bytes, or the limit of a container, batch job or unit if that is lower."""
     return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *_group_limits()])
+
+
+def escape_what_the_terminal_lacks() -> None:
+    """Print a problem's characters that the terminal's encoding lacks as escapes, rather than fail."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _group_limits() -> Iterator[int]:

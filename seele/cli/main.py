@@ -1,7 +1,6 @@
 """Entry point of the ``seele`` command: its sub-commands, and the exit on errors that a user can fix."""
 
 import inspect
-import io
 import os
 import signal
 import sys
@@ -28,6 +27,7 @@ from seele.cli.report import compare_command, report_command, runs_command
 from seele.cli.simulate import simulate_command
 from seele.cli.view import view_command
 from seele.errors import SeeleError
+from seele.host import escape_what_the_terminal_lacks
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -100,9 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(given: list[str]) -> None:
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # A problem's text may hold characters that the terminal's encoding lacks.
-        sys.stdout.reconfigure(errors="backslashreplace")
+    escape_what_the_terminal_lacks()
     try:
         command = find_engine_command(given[0]) if given and given[0] in HELP else None
         # After the look-up: a checkout may hold the metadata of an earlier build.

@@ -3,7 +3,6 @@
 Progress is one rewritten line on a terminal, and an occasional line in a log.
 """
 
-import io
 import os
 import sys
 import threading
@@ -12,6 +11,7 @@ from collections.abc import Callable
 from typing import NoReturn, TextIO
 
 from seele.errors import SeeleError
+from seele.host import escape_what_the_terminal_lacks
 
 
 def run_command(command: Callable[[], str]) -> int:
@@ -29,9 +29,7 @@ def run_command(command: Callable[[], str]) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         return 130
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # A problem's text may hold characters that the terminal's encoding lacks.
-        sys.stdout.reconfigure(errors="backslashreplace")
+    escape_what_the_terminal_lacks()
     sys.stdout.write(text)
     return 0
 
