@@ -11,7 +11,7 @@ source "$(dirname "$0")/lib/common.sh"
 
 task=all
 if [ "${1:-}" = --task ]; then
-    task=$2
+    task=${2:?--task: name a task of benchmarks/evidence/plan.yaml}
     shift 2
 fi
 run bash scripts/setup.sh

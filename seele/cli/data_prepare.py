@@ -194,10 +194,10 @@ def prepare_gsm8k(
     from seele.data.tasks.gsm8k import DATA_SOURCE, HUB_NAME, HUB_REVISION, LICENCE, divide, read_gsm8k
     from seele.reward.golds import GoldCheck
 
+    allowed = None if steps is None else _steps_range(steps)
     splits = divide(
-        read_gsm8k("train", folder=source, max_chars=max_chars),
-        read_gsm8k("test", folder=source, max_chars=max_chars),
-        steps=None if steps is None else _steps_range(steps),
+        read_gsm8k("train", folder=source),
+        read_gsm8k("test", folder=source),
         warm_start=warm_start,
         tuning=tuning,
     )
@@ -210,7 +210,10 @@ def prepare_gsm8k(
     check = GoldCheck(grader=grader, max_failing=max_failing_golds)
     if limit := read_token_limit(max_tokens, tokenizer, template):
         about["token_limit"] = limit.about
-    whole = {name: _limited(instances, limit) for name, instances in splits.items()}
+    whole = {
+        name: _limited(instances, max_chars=max_chars, steps=allowed, limit=limit)
+        for name, instances in splits.items()
+    }
     _say(out, prepare(out, whole, about=about, check_golds=check))
 
 
@@ -223,15 +226,24 @@ def _steps_range(text: str) -> range:
     return range(int(low), int(high) + 1)
 
 
-def _limited(instances: "list[Instance]", limit: TokenLimit | None) -> "Split":
-    """Return a split of the problems within the limit, or of all if there is none."""
+def _limited(
+    instances: "list[Instance]", *, max_chars: int | None, steps: range | None, limit: TokenLimit | None
+) -> "Split":
+    """Return a split of the problems within the limits, with the number of those left out."""
     from seele.data.prepare import Split
     from seele.data.sources import Counts
+    from seele.data.sources.settings import Reason
+    from seele.data.tasks.gsm8k import num_chars
 
-    if limit is None:
-        return Split(instances=instances)
-    counts = Counts(read=len(instances))
-    return Split(instances=limit.within(instances, counts), counts=counts)
+    counts, kept = Counts(read=len(instances)), []
+    for instance in instances:
+        if max_chars is not None and num_chars(instance) > max_chars:
+            counts.left_out[Reason.TOO_LONG] += 1
+        elif steps is not None and len(instance.steps) not in steps:
+            counts.left_out["number_of_steps"] += 1
+        else:
+            kept.append(instance)
+    return Split(instances=limit.within(kept, counts) if limit else kept, counts=counts)
 
 
 def _say_revision(reference: str, manifest: Mapping[str, Any]) -> None:

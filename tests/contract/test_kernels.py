@@ -206,7 +206,7 @@ def test_a_micro_batch_computes_no_more_than_its_limit(seed):
             assert len(packing.source_C) <= limit
 
 
-UPDATES = """
+ENGINES = """
 import json, sys, tempfile
 from functools import partial
 import torch, transformers
@@ -230,8 +230,12 @@ assert EngineRegistry.get_engine_cls("language_model", "fsdp2") is packed_engine
 assert EngineRegistry.get_engine_cls("value_model", "fsdp2") is not packed_engine.PackedEngine
 packed_engine.CHUNK_NUMBERS = 3 * 64  # several chunks of a few distributions each
 folder = tempfile.mkdtemp()
-torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=0, world_size=1)
 draw = torch.Generator().manual_seed(0)
+
+
+def join(rank, count):
+    store = f"file://{folder}/store_of_{count}"
+    torch.distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=count)
 
 
 def tokens(count):
@@ -290,19 +294,25 @@ def told(data, limit):
     data = data.copy()
     tu.assign_non_tensor(
         data, use_dynamic_bsz=limit > 0, max_token_len_per_gpu=limit, micro_batch_size_per_gpu=6,
-        use_remove_padding=False, temperature=0.7, calculate_entropy=True, global_batch_size=len(data),
+        use_remove_padding=False, temperature=0.7, calculate_entropy=True,
+        global_batch_size=len(data) * torch.distributed.get_world_size(),
         num_hint_weights=57.0, num_off_policy_mask=66.0,
     )
     return data
 
 
-def results(engine, data, loss, limit, columns=()):
+def updated(engine, data, loss, limit, columns=()):
     with engine.train_mode():
         sent = told(data, limit)
         tu.assign_non_tensor(sent, **{WEIGHT_COLUMNS: columns})
         trained = engine.forward_backward_batch(sent, loss)
         trainable = (each for each in engine.module.parameters() if each.requires_grad)
         gradients = torch.cat([each.grad.full_tensor().flatten() for each in trainable])
+    return torch.tensor(sum(trained["loss"])), gradients
+
+
+def results(engine, data, loss, limit, columns=()):
+    trained = updated(engine, data, loss, limit, columns)
     with engine.eval_mode():
         sent = data.select(*LOG_PROB_COLUMNS, INSTANCE_IDS, strict=False)
         passed = engine.infer_batch(told(sent, limit))["model_output"]
@@ -310,7 +320,7 @@ def results(engine, data, loss, limit, columns=()):
     of_responses = [row[prompt - 1 : -1] for name in ("log_probs", "entropy")
                     for row, prompt in zip(passed[name].unbind(), prompts)]
     of_prompts = [row[:prompt - 1] for row, prompt in zip(passed["log_probs"].unbind(), prompts)]
-    return torch.tensor(sum(trained["loss"])), gradients, torch.cat(of_responses), torch.cat(of_prompts)
+    return *trained, torch.cat(of_responses), torch.cat(of_prompts)
 
 
 def apart(theirs, ours):
@@ -331,7 +341,7 @@ def computed_rows(engine, counted):
     engine.prepare_model_inputs = count
 
 
-for family, rank in json.loads(sys.argv[1]):
+def build_both(family, rank):
     torch.manual_seed(0)
     model = getattr(transformers, f"{family}Config")(
         vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
@@ -339,14 +349,25 @@ for family, rank in json.loads(sys.argv[1]):
     )
     path = tempfile.mkdtemp()
     transformers.AutoModelForCausalLM.from_config(model).save_pretrained(path)
-    engines = [build(each, path, rank) for each in (FSDPEngineWithLMHead, packed_engine.PackedEngine)]
+    return [build(each, path, rank) for each in (FSDPEngineWithLMHead, packed_engine.PackedEngine)]
+
+
+def loss_of(method, *changes):
+    config = compose([f"method={method}", "hardware=cpu", "job=tiny", *changes])
+    actor, terms = omega_conf_to_dataclass(config.actor_rollout_ref.actor), LossTerms(read_settings(config))
+    return partial(seele_loss, config=actor, terms=terms), weight_columns(actor, terms)
+
+
+IMITATION = ["seele.imitation.form=token_mean", "seele.imitation.coefficient=1.0"]
+ENTROPY = "actor_rollout_ref.actor.entropy_coeff=0.1"
+"""
+
+UPDATES = """
+join(0, 1)
+for family, rank in json.loads(sys.argv[1]):
+    engines = build_both(family, rank)
     for method in ("seele", "prefix_rft"):
-        imitation = ["seele.imitation.form=token_mean", "seele.imitation.coefficient=1.0"]
-        entropy = "actor_rollout_ref.actor.entropy_coeff=0.1"
-        imitation = imitation if method == "seele" else []
-        config = compose([f"method={method}", "hardware=cpu", "job=tiny", entropy, *imitation])
-        actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
-        loss = partial(seele_loss, config=actor, terms=LossTerms(read_settings(config)))
+        loss, _ = loss_of(method, ENTROPY, *(IMITATION if method == "seele" else []))
         data = batch(in_response=method == "prefix_rft")
         for limit in (1000, 40, 0):
             theirs, ours = (results(engine, data, loss, limit) for engine in engines)
@@ -358,10 +379,7 @@ for family, rank in json.loads(sys.argv[1]):
     named = tu.get_tensordict({**data, INSTANCE_IDS: ["i"] * len(data)})
     theirs, ours = (results(engine, named, loss, 1000) for engine in engines)
     print(json.dumps({"with a term of the user's own": apart(theirs[3], ours[3])}))
-    without_kl = "actor_rollout_ref.actor.use_kl_loss=false"
-    config = compose(["method=seele", "hardware=cpu", "job=tiny", without_kl])
-    actor, terms = omega_conf_to_dataclass(config.actor_rollout_ref.actor), LossTerms(read_settings(config))
-    loss, columns = partial(seele_loss, config=actor, terms=terms), weight_columns(actor, terms)
+    loss, columns = loss_of("seele", "actor_rollout_ref.actor.use_kl_loss=false")
     whole = batch(in_response=False)
     some = without(without(whole, range(0, 18, 2), "advantages"), range(0, 18, 4), HINT_WEIGHTS)
     none = without(without(whole, range(18), "advantages"), range(18), HINT_WEIGHTS)
@@ -385,7 +403,7 @@ def test_a_packed_update_is_verls(tmp_path: Path, python: str) -> None:
     single row, rows that fill up a batch, an adapter, few and many micro-batches.
     """
     program = tmp_path / "program.py"
-    program.write_text(UPDATES)
+    program.write_text(ENGINES + UPDATES)
     models = json.dumps([("Llama", 0), ("Qwen2", 0), ("Llama", 4)])
     printed = subprocess.run([python, str(program), models], capture_output=True, text=True, timeout=300)
     assert printed.returncode == 0, printed.stderr
@@ -407,6 +425,45 @@ def test_a_packed_update_is_verls(tmp_path: Path, python: str) -> None:
         assert line["gradients"] < 1e-6 and line["gradients"] < 3e-6 * line["largest"]
         assert line["passes"] < 3e-6, "of numbers up to 10"
         assert line["of prompts"] == 0.0, "they are never read"
+
+
+SHARES = """
+def gradients_of_share(rank, count):
+    join(rank, count)
+    torch.set_num_threads(1)
+    engines, of_update = build_both("Llama", 0), {}
+    for method in ("seele", "prefix_rft"):
+        loss, columns = loss_of(method, ENTROPY, *(IMITATION if method == "seele" else []))
+        whole = batch(in_response=method == "prefix_rft")
+        rows = torch.arange(len(whole)).chunk(count)[rank].tolist()  # half of a problem's rows in each
+        share = tu.index_select_tensor_dict(whole, rows)
+        for engine in engines:
+            for limit in (1000, 40):
+                key = f"{method}, {type(engine).__name__}, {limit}"
+                of_update[key] = updated(engine, share, loss, limit, columns)[1]
+    torch.save(of_update, f"{folder}/{count}_{rank}")
+    torch.distributed.destroy_process_group()
+
+
+for count in (1, 2):
+    torch.multiprocessing.start_processes(gradients_of_share, (count,), nprocs=count, start_method="fork")
+alone, first, second = (torch.load(f"{folder}/{name}") for name in ("1_0", "2_0", "2_1"))
+for key, gradients in alone.items():
+    farthest = max(apart(gradients, first[key]), apart(gradients, second[key]))
+    print(json.dumps({"update": key, "apart": farthest, "largest": gradients.abs().max().item()}))
+"""
+
+
+def test_two_ranks_learn_what_one_learns_from_their_rows_together(tmp_path: Path, python: str) -> None:
+    """With verl's engine and the packed one: SEELE's loss with imitation and entropy, and Prefix-RFT's."""
+    program = tmp_path / "program.py"
+    program.write_text(ENGINES + SHARES)
+    printed = subprocess.run([python, str(program)], capture_output=True, text=True, timeout=300)
+    assert printed.returncode == 0, printed.stderr
+    lines = [json.loads(line) for line in printed.stdout.splitlines() if line.startswith("{")]
+    assert len(lines) == 2 * 2 * 2
+    for line in lines:
+        assert line["apart"] < 1e-6 < 1e-3 < line["largest"], line["update"]
 
 
 def test_the_gradient_of_a_nearly_sure_token_survives_half_precision(monkeypatch):

@@ -108,8 +108,12 @@ def test_gsm8k_keeps_parts_of_its_training_split_for_a_warm_start_and_for_tuning
     assert len(ids) == len(set(ids))
     assert 30 <= len(parts["warm_start"]) <= 70
     assert 3 <= len(parts["tuning"]) <= 25
-    for part in parts.values():
+    splits = json.loads((tmp_path / "out" / "manifest.json").read_text())["splits"]
+    assert sum(splits[name]["rows_read"] for name in ("train", "warm_start", "tuning")) == len(lines)
+    for name, part in parts.items():
         assert {len(each.steps) for each in part} == {2, 3, 4}
+        left_out = splits[name]["rows_read"] - len(part)
+        assert splits[name]["left_out"] == {"number_of_steps": left_out} and left_out
     # A larger share of the one keeps what it had.
     assert run("data", "prepare", *arguments[:4], tmp_path / "more", "--warm-start", "0.6") == 0
     more = {each.instance_id for each in read_problems(tmp_path / "more" / "warm_start.parquet")}
@@ -130,7 +134,8 @@ def test_long_problems_can_be_left_out_and_the_manifest_says_so(tmp_path):
     arguments = ("--out", tmp_path / "out", "--source", tmp_path, "--max-chars", 40)
     assert run("data", "prepare", "gsm8k", *arguments) == 0
     assert [problem.question for problem in read_problems(tmp_path / "out" / "train.parquet")] == ["xxxxx"]
-    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["max_chars"] == 40
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert manifest["max_chars"] == 40 and manifest["splits"]["train"]["left_out"] == {"too_long": 1}
 
 
 def test_inspect_shows_every_legal_hint(tmp_path, capsys):

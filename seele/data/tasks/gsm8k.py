@@ -8,7 +8,7 @@ original ``train.jsonl`` and ``test.jsonl``, or from the Hugging Face hub.
 import hashlib
 import re
 import reprlib
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -49,14 +49,13 @@ def read_gsm8k(split: Split, *, folder: Path | None = None, max_chars: int | Non
     """
     rows = _rows_of_hub(split) if folder is None else read_json_lines(folder / f"{split}.jsonl")
     instances = [_to_instance(row, at) for at, row in rows]
-    return [instance for instance in instances if max_chars is None or _num_chars(instance) <= max_chars]
+    return [instance for instance in instances if max_chars is None or num_chars(instance) <= max_chars]
 
 
 def divide(
     train: Sequence[Instance],
     test: Sequence[Instance],
     *,
-    steps: Container[int] | None = None,
     warm_start: float = 0.0,
     tuning: float = 0.0,
 ) -> dict[str, list[Instance]]:
@@ -65,7 +64,6 @@ def divide(
     Args:
         train: Problems of the training split.
         test: Problems of the test split.
-        steps: Allowed numbers of steps, including the one that states the answer; None allows all.
         warm_start: Share of the training split, by a hash of the ids, reserved for supervised training.
         tuning: Share of the training split reserved for tuning settings.
 
@@ -82,16 +80,12 @@ def divide(
             parts["tuning"].append(instance)
         else:
             parts["train"].append(instance)
-    if steps is not None:
-        parts = {
-            name: [instance for instance in part if len(instance.steps) in steps]
-            for name, part in parts.items()
-        }
     wanted = {"warm_start": warm_start, "tuning": tuning}
     return {name: part for name, part in parts.items() if wanted.get(name, 1.0)}
 
 
-def _num_chars(instance: Instance) -> int:
+def num_chars(instance: Instance) -> int:
+    """Return the number of characters of question and solution."""
     return len(instance.question) + sum(map(len, instance.steps))
 
 

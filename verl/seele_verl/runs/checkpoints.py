@@ -188,17 +188,16 @@ def drop_later_checkpoints(run: Path, step: int | None, *, needed: Path) -> None
     Raises:
         ConfigError: As ``check_not_among_later``; nothing is removed.
     """
-    after = -1 if step is None else step
-    check_not_among_later(run, after, needed=needed)
+    check_not_among_later(run, step, needed=needed)
     if step is None:
         (run / TRACKER).unlink(missing_ok=True)
     else:
         write_atomically(run / TRACKER, str(step))
-    _remove(models_after(run, after))
+    _remove(models_after(run, step))
 
 
-def check_not_among_later(run: Path, step: int, *, needed: Path) -> None:
-    """Raise ``ConfigError`` if the model ``needed`` is a checkpoint after ``step`` or the merged model."""
+def check_not_among_later(run: Path, step: int | None, *, needed: Path) -> None:
+    """Raise ``ConfigError`` if the model ``needed`` is in ``models_after(run, step)``."""
     if any(needed.resolve().is_relative_to(folder.resolve()) for folder in models_after(run, step)):
         raise ConfigError(
             f"trainer.resume_mode: this removes checkpoints and the merged model of {run}, and {needed}, "
@@ -206,9 +205,10 @@ def check_not_among_later(run: Path, step: int, *, needed: Path) -> None:
         )
 
 
-def models_after(run: Path, step: int) -> list[Path]:
-    """Return the checkpoints after ``step``, and the merged model, which can be made again."""
-    return [run / MERGED, *(step_folder(run, saved) for saved in saved_steps(run) if saved > step)]
+def models_after(run: Path, step: int | None) -> list[Path]:
+    """Return the checkpoints after ``step``, all with None, and the merged model, which can be made again."""
+    later = [saved for saved in saved_steps(run) if step is None or saved > step]
+    return [run / MERGED, *(step_folder(run, saved) for saved in later)]
 
 
 def _remove(folders: Sequence[Path]) -> None:

@@ -228,7 +228,7 @@ def find_start(config: DictConfig) -> int | None:
         step = step_of(Path(config.trainer.resume_from_path).resolve())
         assert step is not None, "the path was checked"
     if goes_back(config):
-        check_not_among_later(run, -1 if step is None else step, needed=Path(OmegaConf.select(config, MODEL)))
+        check_not_among_later(run, step, needed=Path(OmegaConf.select(config, MODEL)))
     return step
 
 

@@ -187,7 +187,7 @@ def _start_anew(run: Path, *, needed: Path) -> None:
     records of the second, or its checkpoints, which started from another model.
     """
     for folder in (run, run / SFT):
-        check_not_among_later(folder, -1, needed=needed)
+        check_not_among_later(folder, None, needed=needed)
     # The cards are removed first, because they say which stages have finished.
     for record in (run / SFT / RUN_CARD, run / RUN_CARD, run / METRICS, run / RESOLVED):
         record.unlink(missing_ok=True)

@@ -34,9 +34,8 @@ def kept_until_training(config: DictConfig) -> Iterator[None]:
     _put_back(run)
     step = find_start(config)
     let_go(run)  # of a killed start
-    after = -1 if step is None else step
-    models = models_after(run, after) if goes_back(config) else []
-    removed = [path for path in (*models, *dumps_after(run, after)) if path.exists()]
+    models = models_after(run, step) if goes_back(config) else []
+    removed = [path for path in (*models, *dumps_after(run, step or 0)) if path.exists()]
     replaced = [run / name for name in _REPLACED if (run / name).is_file()]
     for keep, paths in ((shutil.copy2, replaced), (Path.rename, removed)):  # copies first: a disk may be full
         for path in paths:
