@@ -14,6 +14,7 @@ import typer
 
 from seele.cli.outputs import writable_file
 from seele.config import RewardConfig, from_mapping
+from seele.data.sources.mapping import as_text
 from seele.errors import ConfigError, DataError
 from seele.records import Grade
 
@@ -292,15 +293,9 @@ def _refuse_other_formats(cases: Path) -> None:
 def _read_case(at: str, row: Any) -> Case:
     if not isinstance(row, dict):
         raise DataError(f'{at}: expected an object {{"gold": text, "pred": text}}, got {reprlib.repr(row)}')
-    gold = _as_text(row.get("gold"))
+    gold = as_text(row.get("gold"))
     if gold is None:
         raise DataError(f"{at}, key 'gold': expected a text, got {reprlib.repr(row.get('gold'))}")
     if "pred" not in row:
         raise DataError(f"{at}: no key 'pred', the answer to grade; use null for no answer")
-    return Case(at, row, answer=_as_text(row["pred"]), gold=gold)
-
-
-def _as_text(value: object) -> str | None:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)
-    return value if isinstance(value, str) else None
+    return Case(at, row, answer=as_text(row["pred"]), gold=gold)

@@ -4,16 +4,17 @@ A text without any box can also be searched for an answer: its last "answer is .
 it. The caller decides whether such an answer counts; by default none of ours does. Texts that open a box are
 never searched this way, because a truncated answer is not replaced by an earlier one.
 
-The rules, on the text without Markdown's ``**`` and backticks:
+The rules, on the text without backticks and without Markdown's ``**``, which between digits is a power:
 
 1. The answer follows the last ``answer is``, ``answers are``, ``answer:`` or ``answer =`` (on the next line
    if nothing follows on the same one), up to the end of its sentence. A sentence that begins with "not", or
    without a digit, formula or operator, such as "The answer is wrong.", states nothing, and the phrase before
    it counts.
 2. If a sentence begins with a number or a formula, followed by at most a unit or a remark, that number or
-   formula is taken: ``12`` of "12 apples (see above)". Of a single equation the right side is taken, of words
-   around a single number that number. A sum, a list, or a number with a word that changes it ("5 million")
-   stays whole. Longer sentences with several numbers state nothing.
+   formula is taken: ``12`` of "12 apples a day (see above)" and of "12 when n = 3". Of a single equation the
+   right side is taken, of words around a single number that number; "minus 8" is -8. A sum, a list, or a
+   number with a word that changes it ("5 million") stays whole. Longer sentences with several numbers state
+   nothing.
 3. Numbers lose thousands separators, currency signs and a plus: ``$1,234.50`` is ``1234.50``. A percent sign
    stays, written ``\%``: the grader decides what it means.
 4. Without such a phrase the last number counts, or the formula that contains it. Numbers of list items, of
@@ -71,7 +72,8 @@ _NUMBER_IN_TEXT = re.compile(
     rf"(?:(?<![\w)\]}}.])(?={_SIGN})|(?<![\w.^:])(?!{_SIGN}))({_NUMBER})", re.IGNORECASE
 )
 _NOT_COUNTED = re.compile(
-    rf"^[^\S\n]*\d+[.)]\s|\[\d+\]|\bnot\s+(?:\${_NUMBER}\$|{_NUMBER})", re.MULTILINE | re.IGNORECASE
+    rf"^[^\S\n]*\d+[.)][^\S\n]+(?=\S)|\[\d+\]|\bnot\s+(?:\${_NUMBER}\$|{_NUMBER})",
+    re.MULTILINE | re.IGNORECASE,
 )
 
 _PHRASE = re.compile(
@@ -99,10 +101,13 @@ _NO_UNIT = (
     r"half|halves|thirds?|quarters?|[a-z]+ths?|alpha|beta|gamma|delta|theta|lambda|sqrt)\b"
 )
 # Words, or a unit of one letter that is not a usual variable name.
-_UNIT = rf"(?:\s+(?:(?!{_NO_UNIT})[A-Za-z]{{2,}}|[mgshJKLNVW]\b)(?:/[A-Za-z]+)?(?:\^\{{?-?\d\}}?|[²³])?|\s?°)"
+_UNIT = (
+    rf"(?:(?:\s+(?:an?\s+)?(?:(?!{_NO_UNIT})[A-Za-z]{{2,}}|[mgshJKLNVW]\b)|(?:kg|mg|cm|mm|km|ml|lbs?|mph)\b)"
+    r"(?:/[A-Za-z]+)?(?:\^\{?-?\d\}?|[²³])?|\s?°)"
+)
 # What may follow an answer: the end, a unit, a remark.
 _REMARK = (
-    r"\s*(?:$|[(\[]|:\)|[\N{EN DASH}\N{EM DASH}]|\s-\s(?=[A-Za-z]{2})"
+    r"\s*(?:$|[(\[]|(?:for|if|when|where)\s+\$?[A-Za-z]\s*=|:\)|[\N{EN DASH}\N{EM DASH}]|\s-\s(?=[A-Za-z]{2})"
     r"|,\s(?!(?:and|or|plus|minus|times)\b)[A-Za-z]{2,}\s+[A-Za-z]{2}|\band\s+(?:it|this|that|the)\b)"
 )
 _REST = re.compile(rf"{_UNIT}*?{_REMARK}", re.IGNORECASE)
@@ -129,7 +134,7 @@ def last_line(text: str) -> str:
 
 
 def _without_marks(text: str) -> str:
-    return text.replace("**", "").replace("`", "")
+    return re.sub(r"(?<!\d)\*\*|\*\*(?!\d)|`", "", text)
 
 
 def _tails(text: str) -> Iterator[str]:
@@ -143,20 +148,26 @@ def _said(tail: str) -> str | None:
     if formula := _FORMULA.match(tail):
         inside = _inside(formula)
         if inside and _REST.match(f" {_sentence(tail[formula.end() :])}"):
-            return _plain_number(inside) if re.fullmatch(_NUMBER, inside) else inside
-    sentence = _sentence(tail)
+            return _right_side(inside) or (_plain_number(inside) if re.fullmatch(_NUMBER, inside) else inside)
+    sentence = re.sub(r"^(?:minus|negative)\s+(?=\\?[$€£¥]?\d)", "-", _sentence(tail), flags=re.IGNORECASE)
     if not _STATES_SOMETHING.search(sentence) or re.match(r"not\b", sentence, re.IGNORECASE):
         return None
     if quantity := _QUANTITY.match(sentence):
         return _plain_number(quantity[1])
-    if sentence.count("=") == 1 and (quantity := _QUANTITY.match(sentence.partition("=")[2].strip())):
-        return _plain_number(quantity[1])
+    if right := _right_side(sentence):
+        return right
     begins_with_it = re.match(rf"{_NUMBER}|\$|\\", sentence)
     num_words, numbers = len(_WORD.findall(sentence)), _NUMBER_IN_TEXT.findall(sentence)
     has_words = num_words > 0 or _LABEL.match(sentence)
     if has_words and not begins_with_it and not _FORMULA.search(sentence) and len(numbers) == 1:
         return _plain_number(numbers[0])
     return None if num_words > 3 and not begins_with_it else sentence
+
+
+def _right_side(text: str) -> str | None:
+    """The number that a single equation ends in; None if the text is something else."""
+    quantity = _QUANTITY.match(text.partition("=")[2].strip()) if text.count("=") == 1 else None
+    return _plain_number(quantity[1]) if quantity else None
 
 
 def _last_value(text: str) -> str | None:

@@ -3,9 +3,9 @@ r"""Multiple choice: which option an answer names, by its letter, text or number
 Options are lettered A to J. The first of these rules that finds an option applies:
 
 1. a label alone: ``C``, ``(C)``, ``c.``, ``\text{C}``, ``option C``, ``the answer is C``;
-2. the text of an option, ignoring blanks, ``$``, ``\text{}``, the backslash of ``\%``, the braces of
-   ``6{,}000`` and a full stop, and ignoring case if that leaves one option (the genotypes Rr and RR are
-   different options);
+2. the text of an option, ignoring blanks, ``$``, ``\text{}``, double quotes, the backslash of ``\%``, the
+   braces of ``6{,}000``, the size of fractions and a full stop, and ignoring case if that leaves one option
+   (the genotypes Rr and RR are different options);
 3. a label and its text: ``C. Paris``, ``(C) Paris``, ``C Paris``, ``C (Paris)``, ``C, Paris``, ``C = Paris``,
    ``C - Paris``. If the words are the text of another option, begin with "and" or "or", or contain another
    label as in ``(A), (C)``, the answer names no option;
@@ -13,7 +13,7 @@ Options are lettered A to J. The first of these rules that finds an option appli
 
 A number from 1 is also a label. It applies before rule 2 only if the reference answer is a number (22
 questions of ARC-C are numbered, not lettered); otherwise after it, because ``2`` is then more likely the text
-of an option. If another option begins with it, as ``2 m/s`` does, it names no option.
+of an option. If another option contains that number, as ``2.0 m/s`` does, it names no option.
 """
 
 import re
@@ -29,13 +29,20 @@ LETTERS = "ABCDEFGHIJ"
 UNKNOWN_OPTIONS = ("",) * len(LETTERS)
 
 # Markup around an answer that does not change it.
-_BRACE = re.compile(r"(?P<command>\\(?:text|textbf|textit|mathrm|mathbf|boxed|mbox)\s*\{)|[{}]")
+_COMMANDS = r"(?:text(?:bf|it|rm|sf|tt)?|math(?:bf|it|rm|sf|tt)|boldsymbol|bm|boxed|mbox)"
+_BRACE = re.compile(rf"(?P<command>\\{_COMMANDS}\s*\{{)|[{{}}]")
 _ESCAPED = re.compile(r"\\([%$&#_])|\{(,)\}")
-_DRESSING = re.compile(r"\\(?:left|right)(?=[()\[\].|])|\\[ ,;:!()\[\]]|[$~*]")
+_DRESSING = re.compile(
+    r"\\(?:left|right)(?=[()\[\].|])|\\[ ,;:!()\[\]]|[$~*\"\N{LEFT DOUBLE QUOTATION MARK}"
+    r"\N{RIGHT DOUBLE QUOTATION MARK}]"
+)
+_SAME = {"\\dfrac": "\\frac", "\\tfrac": "\\frac", "\N{MINUS SIGN}": "-"}
 _PREFIX = re.compile(
     r"^(?:(?:the\s+)?(?:correct\s+|final\s+)?(?:answer|option|choice)(?:\s+is)?\s*:?\s*)", re.I
 )
-_LABEL = re.compile(r"\(?([A-Ja-j]|10|[1-9])\)?[.:]?")
+_LABEL = re.compile(r"[(\[]?([A-Ja-j]|10|[1-9])[)\]]?[.:]?")
+# A number of its own: neither part of a fraction or a formula, nor an index or a power.
+_NUMBER = re.compile(r"(?<![\w.,/^{\\])\d[\d,]*(?:\.\d+)?(?![\d/])")
 _BETWEEN = r"(?:[\s:,=\u2013\u2014]|-\s)*"  # en or em dash; a hyphen may be a minus
 _LABEL_AND_TEXT = re.compile(rf"(?:\(([A-J])\)|([A-J])[.:)]|([A-J])(?=[\s,=\u2013\u2014]|-\s)){_BETWEEN}(.*)")
 _NUMBER_AND_TEXT = re.compile(rf"(?:\((10|[1-9])\)|(10|[1-9])[.:)](?=\s)|([1-9])(?=\s)){_BETWEEN}(.*)")
@@ -84,15 +91,15 @@ def _find(text: str, texts: Sequence[str], *, numbered: bool) -> int | None:
     bare = _bare(text)
     said = _PREFIX.sub("", bare)
     label = _label(said, len(texts))
-    number = said.strip("().:")
+    number = said.strip("()[].:")
     if label is not None and (numbered or not number.isdecimal()):
         return label
     for each in (bare, said, number) if number.isdecimal() else (bare, said):
         if (meant := _meant(each, texts)) is not None:
             return meant
     if label is not None:
-        begun = {index for index, each in enumerate(texts) if re.match(rf"{number}\b(?![.,/]\d)", each)}
-        return label if begun <= {label} else None
+        holding = {index for index, each in enumerate(texts) if int(number) in _numbers(each)}
+        return label if holding <= {label} else None
     labelled = (_NUMBER_AND_TEXT if numbered else _LABEL_AND_TEXT).fullmatch(
         _PREFIX.sub("", _unwrapped(text))
     )
@@ -109,6 +116,10 @@ def _find(text: str, texts: Sequence[str], *, numbered: bool) -> int | None:
     for letter, another in _SAID.findall(_unwrapped(text))[-1:]:
         return None if another else _label(letter, len(texts))
     return None
+
+
+def _numbers(bare: str) -> set[float]:
+    return {float(each.replace(",", "")) for each in _NUMBER.findall(bare)}
 
 
 def _meant(bare: str, texts: Sequence[str]) -> int | None:
@@ -134,6 +145,8 @@ def _unwrapped(text: str) -> str:
     blanks become one.
     """
     text = _ESCAPED.sub(r"\1\2", text).strip()
+    for form, same in _SAME.items():
+        text = text.replace(form, same)
     opened: list[re.Match[str]] = []
     dropped: list[tuple[int, int]] = []
     for brace in _BRACE.finditer(text):

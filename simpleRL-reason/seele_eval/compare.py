@@ -31,7 +31,14 @@ from seele_eval.estimates import (
     random_flips_p_value,
 )
 from seele_eval.predictions import PASS_FIGURE, PREDICTIONS, SCORES, Prediction, read_predictions
-from seele_eval.scores import AVERAGES, accuracy_of, group_by_decoding, group_by_problem, num_correct
+from seele_eval.scores import (
+    AVERAGES,
+    accuracy_of,
+    group_by_decoding,
+    group_by_problem,
+    is_partial,
+    num_correct,
+)
 from seele_eval.tables import PassCurve, conditions_list, difference, draw_panels, percent, table
 
 Group = Mapping[str, Sequence[Prediction]]
@@ -125,6 +132,11 @@ def compare(first: Path, second: Path) -> Comparison:
             attempted += _attempts(*key, pairs)
             if key == first_of_each[key[0]]:
                 differences[key[0]] = rows[-1].difference
+    partial = [
+        f"{each.benchmark}: {each.problems} of its problems, as in every average with it"
+        for each in rows
+        if is_partial(each.benchmark, each.problems)
+    ]
     if not rows:
         raise DataError(
             f"{first} and {second} have no problem at the same temperature in common; they hold (benchmark, "
@@ -135,7 +147,7 @@ def compare(first: Path, second: Path) -> Comparison:
         differences=tuple(rows),
         attempts=tuple(attempted),
         averages=_averages(differences),
-        notes=(*notes, *left_out),
+        notes=(*notes, *left_out, *dict.fromkeys(partial)),
         conditions=(file_a.conditions, file_b.conditions),
     )
 

@@ -5,6 +5,7 @@ whether it is right. A grader of ``seele.reward``, by default training's, compar
 options need no grader.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -16,7 +17,7 @@ from seele.reward.graders import holds_formula
 from seele.reward.multiple_choice import grade_choice
 from seele.reward.reading import CountingRules
 from seele.reward.reasoning import CHECKERS, check_answer
-from seele_eval.problems import Problem, drop_unit, split_answers
+from seele_eval.problems import Problem, drop_unit, split_answers, without_separators
 
 
 class Grader(Protocol):
@@ -69,11 +70,14 @@ class Reading(CountingRules):
     """One of ``ANSWERS``."""
 
     def read(self, text: str, problem: Problem, extract: Extract) -> FoundAnswer:
-        """Find the answer to a problem; ``extract`` reads boxes.
+        """Find the answer to a problem.
 
-        A text that opens a box answers there; if the box is never closed, the text has no answer.
+        A text that opens a box answers there; if the box is never closed, the text has no answer. A
+        benchmark's own ``extract`` alone decides where an answer is.
         """
         counted = self.counted(text)
+        if counted is not None and extract not in (extract_boxed, extract_option):
+            return FoundAnswer(answer=extract(counted, problem))
         if counted is None or (OPENING in counted and last_boxed(counted) is None):
             return FoundAnswer(answer=None)
         is_open = not problem.labels and problem.data_source not in CHECKERS
@@ -108,16 +112,26 @@ def extract_option(text: str, problem: Problem) -> str | None:
     return _named_label(answer, problem) or answer
 
 
+_IS_CORRECT = re.compile(
+    r"(?:^|[.:;,]\s+|\b(?:so|thus|hence|therefore)\s+)(?:option\s+)?\(?([A-J])\)?\s+is\s+(?:the\s+)?"
+    r"(?:correct|right|best)\b[^.!]*[.!]?$",
+    re.IGNORECASE,
+)
+"""What the last line of a text says of an option, such as "So option B is the correct one."."""
+
+
 def extract_unboxed(text: str, problem: Problem) -> str | None:
     """The answer of a text without a box, by the rules of ``seele.reward.extract``.
 
     For a problem with options: the option named by the last "answer is ..." that names one, else by the last
-    line, else the content of the last "answer is ...".
+    line, which may say "B is correct", else the content of the last "answer is ...".
     """
     if not problem.labels:
         return unboxed_answer(text)
     sentences = [*answer_sentences(text)]
-    named = (_named_label(each, problem) for each in (*sentences, last_line(text)))
+    ending = last_line(text)
+    said = _IS_CORRECT.search(ending)
+    named = (_named_label(each, problem) for each in (*sentences, said[1] if said else ending))
     return next((label for label in named if label), sentences[0] if sentences else None)
 
 
@@ -146,6 +160,8 @@ def judge_all(grader: Grader, problem: Problem, answer: str | None) -> Grade:
     if bare is None or len(problem.answers) == 1 or not is_read:
         return whole
     given, missing = split_answers(bare), split_answers(problem.answer)
+    if len(given) != len(missing) and len(joined := split_answers(without_separators(bare))) == len(missing):
+        given = joined
     if len(given) != len(missing):
         # A grader that ignores commas takes 5100 for "5, 100".
         return Grade(False, GradeReason.WRONG) if whole.correct else whole

@@ -18,7 +18,7 @@ from seele.reward.function import load_function
 from seele.reward.graders import GRADERS
 from seele.rollout.sampling import rollout_seed
 from seele.rollout.templates import CHAT, NO_CHAT, absolute_template, check_template, template_text
-from seele_eval.arguments import GRADERS_AT_ONCE, MAX_TOKENS, Arguments, check_chat, merge_chat
+from seele_eval.arguments import GRADERS_AT_ONCE, MAX_TOKENS, Arguments, check_chat, check_greedy, merge_chat
 from seele_eval.benchmarks import BENCHMARKS, GROUPS
 from seele_eval.conditions import (
     RunDefaults,
@@ -55,7 +55,7 @@ from seele_eval.sources import Task, load_benchmark, load_problem_file
 DEFAULT_TEMPLATE = "r1_zero"
 """The paper's template (arXiv:2509.06923, section 5.1)."""
 
-_GRADER_LIMITS = ("time_limit_s", "max_answer_chars", "memory_limit_mb")
+_GRADER_LIMITS = ("time_limit_s", "memory_limit_mb", "max_answer_chars")
 """Settings in ``seele.reward`` of what a grader may use."""
 
 _OF_FUNCTION = ("kwargs", "correct_from", "isolation", "time_limit_s", "memory_limit_mb")
@@ -150,9 +150,9 @@ def make_plan(arguments: Arguments) -> Plan:
     validation = defaults.reward if defaults and is_validation else None
     reward = _choose_reward(arguments, defaults, validation or {})
     reading = _choose_reading(arguments, validation, template, chat, reward.grader)
+    grader = _describe_grader(reward)
     if reading.answers == WHOLE_TEXT:
         reward = replace(reward, max_answer_chars=MAX_TEXT_CHARS)
-    grader = _describe_grader(reward)
     tasks = choose_tasks(arguments, defaults)  # may wait for the hub
     _check_judges(tasks, reward.grader)
     files = _find_files(model, arguments)
@@ -249,7 +249,14 @@ def plan_draws(
     chat: Chat = NO_CHAT,
     reading: Reading = IN_BOXES,
 ) -> list[Draw]:
-    """Every sample to draw, by task and temperature; a seed depends on nothing but its sample."""
+    """Every sample to draw, by task and temperature; a seed depends on nothing but its sample.
+
+    Raises:
+        ConfigError: If ``--samples`` asks for several and all tasks are greedy.
+    """
+    if arguments.samples:
+        hottest = max(max(arguments.temperature or (task.temperature,)) for task in tasks)
+        check_greedy(hottest, arguments.samples)
     return [
         Draw(
             task=task,
@@ -432,16 +439,21 @@ def _choose_out(arguments: Arguments) -> Path:
 
 
 def _describe_grader(reward: RewardConfig) -> dict[str, Any]:
-    """The grader's name, and of a user's own reward function the checksums of its files and the settings that
-    are not the defaults.
+    """The grader's name, the settings that decide the verdict and are not the defaults, and of a user's own
+    reward function the checksums of its files.
     """
-    if reward.grader in GRADERS:
-        return {"grader": reward.grader}
-    files = files_of(reward.grader, load_function(reward.grader, reward.kwargs))
-    described = {"grader": reward.grader, "grader_sha256": [file_sha256(file) for file in files]}
-    settings = {"grader_kwargs": dict(reward.kwargs), "correct_from": reward.correct_from}
-    defaults = {"grader_kwargs": {}, "correct_from": RewardConfig().correct_from}
-    return described | {name: value for name, value in settings.items() if value != defaults[name]}
+    described: dict[str, Any] = {"grader": reward.grader}
+    is_own = reward.grader not in GRADERS
+    if is_own:
+        files = files_of(reward.grader, load_function(reward.grader, reward.kwargs))
+        described["grader_sha256"] = [file_sha256(file) for file in files]
+    settings, defaults = asdict(reward), asdict(RewardConfig())
+    changed = {
+        "grader_kwargs" if name == "kwargs" else name: settings[name]
+        for name in (_OF_FUNCTION if is_own else _GRADER_LIMITS)
+        if settings[name] != defaults[name]
+    }
+    return described | changed
 
 
 def _find_files(model: str, arguments: Arguments) -> ModelFiles:

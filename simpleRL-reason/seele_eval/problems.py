@@ -125,6 +125,10 @@ _PIECE = re.compile(
     re.DOTALL,
 )
 
+_EITHER_SIGN = re.compile(r"(\\pm|\\mp)(?![A-Za-z])\s*")
+_PLUS_AT_START = re.compile(r"(^|[=({])\+")
+_THOUSANDS = re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?![\d,])")
+
 # A unit is at an answer's end; the benchmarks have no longer units.
 _MAX_UNIT_CHARS = 40
 
@@ -133,7 +137,7 @@ def split_answers(text: str) -> list[str]:
     r"""Split a text such as ``$(1,8,19), (2,7,13)$`` or ``1,3,5`` into its answers.
 
     The text is split outside brackets and environments, at commas, semicolons, ``and``, ``or``, ``\quad`` and
-    line ends. A part that begins with ``\pm`` counts as two. Braces around the whole set are dropped.
+    line ends. A part with ``\pm`` counts as two. Braces around the whole set are dropped.
     """
     text = _DRESSING.sub("", text).strip()
     if text.startswith("\\{") and text.endswith("\\}"):
@@ -153,10 +157,16 @@ def split_answers(text: str) -> list[str]:
 
 
 def _both_signs(part: str) -> list[str]:
-    if not part.startswith("\\pm"):
+    if not _EITHER_SIGN.search(part):
         return [part]
-    magnitude = part.removeprefix("\\pm").strip()
-    return [magnitude, f"-{magnitude}"]
+    upper = _EITHER_SIGN.sub(lambda found: "+" if found[1] == "\\pm" else "-", part)
+    lower = _EITHER_SIGN.sub(lambda found: "-" if found[1] == "\\pm" else "+", part)
+    return [_PLUS_AT_START.sub(r"\1", each) for each in (upper, lower)]
+
+
+def without_separators(text: str) -> str:
+    """The text with ``1005`` for ``1,005``; ``5, 100`` stays."""
+    return _THOUSANDS.sub(lambda found: found[0].replace(",", ""), text)
 
 
 def drop_unit(answer: str, unit: str) -> str:

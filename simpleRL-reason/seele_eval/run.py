@@ -66,7 +66,7 @@ class Report:
         """SEELE's table if one of its columns was measured, LUFFY's if all were, and the details."""
         values = {score.benchmark: score.accuracy for score in reversed(self.scores)}
         values |= {name: average.value for name, average in self.averages.items()}
-        partial = {score.benchmark for score in self.scores if is_partial(score)}
+        partial = {score.benchmark for score in self.scores if is_partial(score.benchmark, score.problems)}
         partial |= {name for name, members in AVERAGES.items() if not partial.isdisjoint(members)}
         wanted = [SEELE_COLUMNS] if not values.keys().isdisjoint([*MATH, *GENERAL]) else []
         wanted += [LUFFY_COLUMNS] if "luffy" in values else []

@@ -70,8 +70,8 @@ class Score:
     unboxed_share: float = 0.0
     """Share of samples whose answer was found without a box."""
     estimates: Mapping[str, Estimate] = field(default_factory=dict)
-    """Accuracy and, with several samples, ``pass@k`` for k = 1, 2, 4, ... and all samples, and ``maj@k``,
-    each with its interval over problems.
+    """Accuracy and, with several samples, ``pass@k`` for k = 1, 2, 4, ... and all samples, and ``maj@k``
+    unless a user's reward function judged; each with its interval over problems.
     """
     by_column: Mapping[str, tuple[Part, ...]] = field(default_factory=dict)
     """One part for each value of each requested column, in order; ``NO_VALUE`` comes last."""
@@ -90,7 +90,8 @@ def score_predictions(
     if samples > 1:
         for k in attempts(samples):
             measures[f"pass@{k}"] = [pass_at_k(num_correct(each), samples, k) for each in by_problem]
-        measures[f"maj@{samples}"] = [_majority(each) for each in by_problem]
+        if knows_answers:
+            measures[f"maj@{samples}"] = [_majority(each) for each in by_problem]
     measures["response_tokens"] = [fmean(p.response_tokens for p in each) for each in by_problem]
     measures["truncated"] = [fmean(p.finish is Finish.LENGTH for p in each) for each in by_problem]
     if knows_answers:
@@ -167,10 +168,10 @@ def average_scores(predictions_by_benchmark: Mapping[str, Sequence[Prediction]])
     }
 
 
-def is_partial(score: Score) -> bool:
-    """Return True if the score of a known benchmark lacks some of its problems."""
-    benchmark = BENCHMARKS.get(score.benchmark)
-    return benchmark is not None and score.problems not in (benchmark.rows, benchmark.hub_rows)
+def is_partial(name: str, problems: int) -> bool:
+    """Return True if a known benchmark has another number of problems."""
+    benchmark = BENCHMARKS.get(name)
+    return benchmark is not None and problems not in (benchmark.rows, benchmark.hub_rows)
 
 
 def group_by_decoding(predictions: Sequence[Prediction]) -> dict[tuple[str, float], list[Prediction]]:

@@ -199,7 +199,7 @@ def _details(score: Score, *, may_be_unboxed: bool) -> dict[str, str]:
         "problems": str(score.problems),
         "avg@k % (95 % interval)": percent(score.estimates[f"avg@{score.samples}"]),
         "pass@k %": percent(score.estimates[f"pass@{score.samples}"]) if several else _ABSENT,
-        "maj@k %": percent(score.estimates[f"maj@{score.samples}"]) if several else _ABSENT,
+        "maj@k %": percent(votes) if (votes := score.estimates.get(f"maj@{score.samples}")) else _ABSENT,
         "tokens": f"{score.mean_response_tokens:.1f}",
         "truncated %": f"{100 * score.truncated_share:.1f}",
         "ungraded %": f"{100 * score.ungraded_share:.1f}",

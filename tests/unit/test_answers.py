@@ -146,12 +146,17 @@ def test_texts_come_before_numbers_unless_the_question_is_numbered():
     assert not grade_choice("2.5 N", "2", ("10 N", "20 N")).correct
 
 
-def test_a_number_names_no_option_where_another_one_begins_with_it():
+def test_a_number_names_no_option_where_another_one_contains_it():
     speeds = ("2 m/s", "3 m/s", "4 m/s", "5 m/s")
     assert names("2", speeds) == names("the answer is 3", speeds) == "wrong"
     assert names("1", speeds) == "A"
     assert names("2", ("1 m/s", "2 m/s", "2.5 m/s")) == "B"  # by its number and by what it says
-    assert names("2", ("1/2", "1/3", "2/3", "2,000")) == "B"
+    assert names("2", ("1/2", "1/3", "2/3", "2,000")) == names("2", ("x^2", "H_2O", "z_{2}")) == "B"
+    decimals = ("3.0 m/s", "4.0 m/s", "5.0 m/s", "6.0 m/s")
+    assert (
+        names("3", decimals) == names("2", ("$2.00", "$1.00")) == names("3", ("x = 3", "y", "z")) == "wrong"
+    )
+    assert names("2", ("about 2", "4 to 6")) == "wrong" and names("2", ("about 1", "2,000", "2.5")) == "B"
     assert names("the answer is 3", ("4", "3", "2")) == "B"
 
 
@@ -168,6 +173,12 @@ def test_a_number_names_no_option_where_another_one_begins_with_it():
         (r"\text{(B) }\frac{1}{243}", r"\frac{1}{243}"),
         (r"\text{(B) \frac{\sqrt{1}}{243}}", "something else"),
         (r"\textbf{B. \text{Oslo} {north}}", "something else"),
+        *((rf"\{command}{{B}}", "else") for command in ("textrm", "boldsymbol", "bm", "textsf", "texttt")),
+        ("[B]", "else"),
+        ('"B"', "else"),
+        ('"Oslo"', "Oslo"),
+        (r"\dfrac{1}{2}", r"$\frac{1}{2}$"),
+        ("\N{MINUS SIGN}3", "-3"),
     ],
 )
 def test_mark_up_changes_nothing(answer, option):
@@ -191,7 +202,7 @@ def test_options_with_the_same_text_are_the_same():
     assert names("Rome", ("Rome", "Paris", "Rome ")) == "AC"
 
 
-@pytest.mark.parametrize("answer", ["2", "(2)", "2)", "2:"])
+@pytest.mark.parametrize("answer", ["2", "(2)", "[2]", "2)", "2:"])
 def test_a_number_in_brackets_is_no_label_before_the_texts_either(answer):
     assert grade_choice(answer, "C", ("1", "3", "2")).correct
     assert grade_choice(answer, "B", ("red", "blue", "green")).correct  # no text: the second one
@@ -211,7 +222,7 @@ def test_texts_that_are_labels_are_labels():
 
 @pytest.mark.parametrize("count", [1, 3, 10])
 def test_one_to_ten_options(count):
-    options = tuple(f"number {index}" for index in range(count))
+    options = tuple(f"word {index * 'l'}" for index in range(count))
     for index, letter in enumerate(LETTERS[:count]):
         assert (
             names(letter, options)
@@ -309,8 +320,13 @@ def test_golds_of_arc_c_are_letters_and_22_numbers():
         ("The answer is 9.8 m/s^2, as measured.", "9.8"),
         ("The answer is $\\frac{1}{2}$ metres per second.", "\\frac{1}{2}"),
         ("The answer is 90°.", "90"),
+        ("The answer is $18 a day.", "18"),
+        ("The answer is 540 meters a week.", "540"),
+        ("The answer is 14kg.", "14"),
         # More than a number is taken whole.
         ("The answer is 2x + 3.", "2x + 3"),
+        ("The answer is 5xy.", "5xy"),
+        ("The answer is 2**10.", "2**10"),
         ("The answer is 3 pi.", "3 pi"),
         ("The answer is $x=3$ or $x=4$.", "$x=3$ or $x=4$"),
         ("The answers are 1, 3 and 5.", "1, 3 and 5"),
@@ -338,6 +354,12 @@ def test_golds_of_arc_c_are_letters_and_22_numbers():
         ("The answer is:\n- 12", "12"),
         ("The answer for x = 3 is 7.", "7"),
         ("The answer is only 42.", "42"),
+        ("The answer is 17 for n = 5.", "17"),
+        ("The answer is 17 apples when $x = 3$.", "17"),
+        ("The answer is $17$ if x=3.", "17"),
+        ("The answer is $5+3=8$.", "8"),
+        ("The answer is negative 8.", "-8"),
+        ("The answer is minus $1,200.", "-1200"),
         ("Answer: Tom has 12 apples.", "12"),
         ("So the final answer is: (B) 12", "12"),
         # What says nothing leaves the answer to the phrase before it, or to the last number.
@@ -373,6 +395,7 @@ def test_golds_of_arc_c_are_letters_and_22_numbers():
         ("It is 42 [1]", "42"),
         ("It is 42.\n1. Read.\n2. Check.", "42"),
         ("It is 42.\n\n\t1. Read.\n\n  2) Check.", "42"),
+        ("She has 60 and gets 12 more.\n\n72.\n\nDone.", "72"),
         ("H2O", None),
         ("no digits", None),
         ("", None),

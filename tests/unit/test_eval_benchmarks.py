@@ -872,6 +872,10 @@ def test_names_are_not_taken_twice(legs, tmp_path):
         ("1 and 3", ["1", "3"]),
         ("1 \\text{ or } 3", ["1", "3"]),
         ("\\pm 2", ["2", "-2"]),
+        ("x=\\pm3", ["x=3", "x=-3"]),
+        ("2 \\pm \\sqrt{3}", ["2 +\\sqrt{3}", "2 -\\sqrt{3}"]),
+        ("\\frac{-1\\pm\\sqrt{17}}{2}, 0", ["\\frac{-1+\\sqrt{17}}{2}", "\\frac{-1-\\sqrt{17}}{2}", "0"]),
+        ("(\\pm1, \\mp 2)", ["(1, -2)", "(-1, +2)"]),
         ("\\frac{32}{9}, \\frac{1}{2}", ["\\frac{32}{9}", "\\frac{1}{2}"]),
         ("\\left(-\\frac{1}{2}, \\frac{7}{2}\\right)", ["(-\\frac{1}{2}, \\frac{7}{2})"]),
         ("\\{1,2\\}, \\{3\\}", ["\\{1,2\\}", "\\{3\\}"]),
@@ -981,6 +985,7 @@ def test_each_reference_answer_is_used_up_by_one_answer():
         (("A or B", "C"), "A, C"),
         (("\\{1,2\\}", "\\{3\\}"), "1, 2, 3"),
         (("\\pm 2", "5"), "2, 5"),
+        (("2+\\sqrt{3}", "2-\\sqrt{3}"), "2+\\sqrt{3}"),
     ],
 )
 def test_an_answer_may_itself_be_a_list_or_a_set(golds, wrong):
@@ -995,6 +1000,17 @@ def test_answers_that_run_together_are_not_those_of_the_gold(grader):
     assert grader.grade_answer("5100", two.answer).correct, "MathRuler ignores commas"
     assert judge_all(grader, two, "5100").reason is GradeReason.WRONG
     assert judge_all(grader, two, "5, 100").correct
+    thousands = open_problem("?", "1005", "2014")
+    assert judge_all(grader, thousands, "1,005 and 2,014").correct
+    assert not judge_all(grader, thousands, "1,006 and 2,014").correct
+    assert judge_all(grader, open_problem("?", "5", "100", "200"), "5,100,200").correct
+
+
+def test_either_sign_stands_for_two_answers(grader):
+    roots = open_problem("?", "3-\\sqrt{2}", "3+\\sqrt{2}")
+    assert judge_all(grader, roots, "3\\pm\\sqrt{2}").correct
+    assert not judge_all(grader, roots, "2\\pm\\sqrt{2}").correct
+    assert judge_all(grader, open_problem("?", "\\pm 3"), "x=\\pm3").correct
 
 
 def test_a_single_answer_is_asked_for_once_and_without_its_unit():
@@ -1075,6 +1091,10 @@ def test_without_a_box_the_phrase_or_the_last_number_counts_where_it_is_asked_fo
         (CHOICE, "It is A.\n\nI hope this answer is clear.\n\nB", "B"),
         (NUMBERED, "The answer is 2.", "2"),
         (CHOICE, "Let us see.\n\n(B)\n", "B"),
+        (CHOICE, "A is too small.\nSo option B is correct.", "B"),
+        (CHOICE, "(B) is the best choice of the two.", "B"),
+        (CHOICE, "Neither A nor B is correct.", None),
+        (CHOICE, "B is right if A is wrong. But it is not.", None),
         # What names no option in a phrase is a wrong answer, elsewhere none at all.
         (CHOICE, "The answer is up.", "up"),
         (CHOICE, "There are 2 of them", None),
@@ -1120,6 +1140,16 @@ def test_a_benchmarks_own_judge_decides_on_texts_with_and_without_a_formula(legs
         found = whole.read(text, task.problems[0], task.extract)
         assert judge_found(task.judge, grader, task.problems[0], found).correct
     assert grader.asked == []
+
+
+@pytest.mark.parametrize("answers", [IN_BOXES.answers, BOX_OR_LAST, WHOLE_TEXT])
+def test_a_benchmarks_own_extraction_alone_decides_where_an_answer_is(answers):
+    text = "I weigh 3 options: $1+1$, \\boxed{\n<answer>7</answer>\nThis took me 2 minutes."
+
+    def between_tags(text, problem):
+        return text.partition("<answer>")[2].partition("</answer>")[0]
+
+    assert Reading(answers=answers).read(text, OPEN, between_tags) == FoundAnswer(answer="7")
 
 
 @pytest.mark.parametrize(

@@ -171,6 +171,11 @@ def test_a_temperature_named_twice_is_sampled_once(model, problems, tmp_path):
     assert (score.samples, len(engine.requests)) == (2, 4 * 2)
 
 
+def test_several_greedy_samples_are_refused(model, problems, tmp_path):
+    with pytest.raises(ConfigError, match="--temperature 0 gives one sample, not 3"):
+        evaluate(Untouchable(), *of_file(model, problems, tmp_path / "out", "--samples", 3))
+
+
 def test_seeds_differ_between_samples_and_do_not_depend_on_what_else_is_evaluated(model, problems, tmp_path):
     few, many = KnowsFour(), KnowsFour()
     common = ("--model", model, "--temperature", 1, "--samples", 2)
@@ -451,7 +456,8 @@ def test_a_runs_validation_files_are_judged_by_the_grader_of_its_training(
 
     plan, said = judged({"grader": "multiple_choice", "time_limit_s": 7, "max_answer_chars": 99})
     assert (plan.conditions["grader"], plan.reward.time_limit_s) == ("multiple_choice", 7)
-    assert plan.reward.max_answer_chars == 99
+    assert plan.reward.max_answer_chars == plan.conditions["max_answer_chars"] == 99
+    assert plan.conditions["time_limit_s"] == 7, "a folder does not mix verdicts under other limits"
     assert f"{trained_run}: as in its validation, the grader is multiple_choice; --grader mathruler" in said
     assert plan.reward.num_workers == 2
     reward = {"grader": own, "kwargs": {"right": 0.75}, "correct_from": 0.5, "num_workers": 32}
@@ -575,6 +581,7 @@ def test_a_runs_own_reward_function_judges_as_in_training(model, trained_run, tm
     assert score.accuracy == 0.25
     conditions = written(tmp_path / "out")["conditions"]
     assert (conditions["grader_kwargs"], conditions["correct_from"]) == ({"right": "3"}, 0.5)
+    assert conditions["isolation"] == "none" and "memory_limit_mb" not in conditions
     settings["seele"]["reward"]["isolation"] = "thread"
     resolved.write_text(yaml.safe_dump(settings))
     with pytest.raises(ConfigError, match=r"run/resolved.yaml: seele.reward: isolation must be one of"):

@@ -94,6 +94,14 @@ def test_pass_and_majority_at_k_are_worked_out_by_hand():
     assert estimates["maj@4"].value == 0.5
 
 
+def test_a_reward_function_of_ones_own_has_no_vote():
+    predictions = [prediction(0, n, correct=True, extracted=None) for n in range(4)]
+    score = score_predictions(predictions, template="plain", knows_answers=False)
+    assert score.estimates["pass@4"].value == 1.0 and "maj@4" not in score.estimates
+    head, _, row = (line.split("|") for line in details_table([score]).strip().splitlines())
+    assert row[[cell.strip() for cell in head].index("maj@k %")].strip() == "-"
+
+
 def test_every_measure_has_an_interval_that_holds_it():
     predictions = [
         prediction(p, n, correct=(p + n) % 3 == 0, response_tokens=p) for p in range(9) for n in range(6)
@@ -222,8 +230,8 @@ def test_what_was_measured_on_a_part_is_marked():
     cells = [cell.strip() for cell in table.splitlines()[2].strip("|").split("|")]
     assert (cells[1], cells[2], cells[7]) == ("50.0*", "25.0", "40.0*")
     assert table.endswith("\\* not measured on all problems\n")
-    assert is_partial(score_predictions([prediction(benchmark="gsm8k")], template="plain"))
-    assert not is_partial(score_predictions([prediction(benchmark="mine")], template="plain"))
+    assert is_partial("gsm8k", 1) and not is_partial("gsm8k", 1319)
+    assert not is_partial("mine", 1)
 
 
 def test_the_details_name_the_decoding_and_align_their_columns():
@@ -627,6 +635,13 @@ def test_other_numbers_of_samples_are_compared_and_noted(tmp_path):
     comparison = compare(first, write(tmp_path / "b", {"p": [1, 1], "q": [0, 0]}))
     assert comparison.differences[0].difference.value == pytest.approx(0.25)
     assert comparison.notes == ("b: A has 4 samples of each problem, B 2",)
+
+
+def test_a_part_of_a_benchmark_is_noted(tmp_path):
+    first, second = (
+        write(tmp_path / name, {"p": [1], "q": [0]}, benchmark="gsm8k", weights_sha256="") for name in "ab"
+    )
+    assert compare(first, second).notes == ("gsm8k: 2 of its problems, as in every average with it",)
 
 
 def test_other_problems_with_the_same_ids_are_left_out(tmp_path):
