@@ -70,6 +70,22 @@ def test_a_checkpoint_of_a_supervised_run_that_only_its_age_caused_goes_after_th
     assert saved_steps(tmp_path) == [4, 8, 10]
 
 
+def test_an_old_run_is_kept_until_the_first_update(tmp_path, monkeypatch):
+    from seele_verl.runs.undo import KEPT
+    from seele_verl.sft.trainer import SupervisedTrainer
+
+    (tmp_path / KEPT).mkdir()
+    trainer = object.__new__(SupervisedTrainer)
+    trainer._run, trainer.rank, trainer.device_name = tmp_path, 1, "none"
+    trainer._steps_begun = trainer.resume_global_step = 4
+    for rank in (1, 0):
+        assert (tmp_path / KEPT).exists()
+        trainer.rank = rank
+        with pytest.raises(AttributeError):  # what this part of a trainer lacks
+            trainer._get_batch_seqlens({})
+    assert not (tmp_path / KEPT).exists()
+
+
 def test_a_checkpoint_is_complete_before_the_tracker_names_it():
     source = inspect.getsource(CheckpointHandler.save_checkpoint)
     marks = ("self.engine.save_checkpoint(", "torch.save(", "os.rename(temp_tracker_file, tracker_file)")

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import sys
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -1122,6 +1123,16 @@ def test_ctrl_c_without_a_supervisor_says_where_the_run_is(monkeypatch, capsys, 
     assert ended.value.code == 130
     said = "interrupted after step 7. No checkpoint yet: the same command starts again\n"
     assert capsys.readouterr().err == said
+    # In the first stage of two, which has saved.
+    (tmp_path / "metrics.jsonl").unlink()
+    (tmp_path / "sft" / "global_step_3").mkdir(parents=True)
+    (tmp_path / "sft" / "metrics.jsonl").write_text('{"step": 4}\n')
+    (tmp_path / "sft" / "latest_checkpointed_iteration.txt").write_text("3")
+    sys.argv.append("trainer.resume_mode=disable")
+    with pytest.raises(SystemExit):
+        train.main()
+    said = "interrupted after step 4 of the first stage. The same command with trainer.resume_mode=auto "
+    assert capsys.readouterr().err.startswith(said)
 
 
 # A check alone

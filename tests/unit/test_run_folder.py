@@ -27,9 +27,10 @@ from seele_verl.runs import card as run_card
 from seele_verl.runs import checkpoints, resume, stages, undo
 from seele_verl.runs.live import clock, draw_board, drawn_of, sparkline
 from seele_verl.runs.log import RunLog, tracking, tracking_variables
-from seele_verl.runs.progress import follow_metrics, format_step, terminal_apart_from
+from seele_verl.runs.progress import follow_metrics, format_step
 from seele_verl.runs.resume import check_not_finished, check_same_run, final_step, prepare_start
 from seele_verl.runs.stages import only_run_in
+from seele_verl.runs.terminal import terminal_apart_from
 from seele_verl.settings import planned_steps
 
 
@@ -449,6 +450,16 @@ def test_a_finished_run_without_checkpoints_is_not_erased(tmp_path, monkeypatch)
     check("disable")
     run_card.write_run_card(tmp_path, {"status": "failed"})
     check()
+    # SIGTERM caused the only checkpoint of the finished run.
+    run_card.write_run_card(tmp_path, {"status": "finished"})
+    save_checkpoint(tmp_path, 1)
+    with pytest.raises(
+        ConfigError, match="holds a finished run of 2 steps whose last checkpoint is of step 1"
+    ):
+        check()
+    check("resume_path")  # which goes back on purpose
+    save_checkpoint(tmp_path, 2)
+    check()
 
 
 def test_a_validation_alone_removes_no_steps(tmp_path):
@@ -514,6 +525,22 @@ def test_a_run_that_is_refused_after_it_began_to_start_is_as_before(tmp_path, mo
         assert not (tmp_path / undo.KEPT).exists()
 
 
+def test_a_refused_start_from_another_runs_checkpoint_keeps_all_rollouts(tmp_path):
+    run, other = tmp_path / "run", tmp_path / "other"
+    for step in (1, 2):
+        RunLog(run).append(step, {})
+        RunLog(run).write_rollouts(step, [{"step": step}])
+    save_checkpoint(other, 50)
+    before = contents(run)
+    trainer = {"default_local_dir": str(run), "resume_mode": "resume_path"}
+    config = OmegaConf.create({"trainer": trainer | {"resume_from_path": str(other / "global_step_50")}})
+    with pytest.raises(ConfigError), undo.kept_until_training(config):
+        RunLog(run).rewind(-1)
+        assert not [*run.glob("rollouts/*")]
+        raise ConfigError("too few GPUs")
+    assert contents(run) == before
+
+
 def test_a_refused_start_that_is_interrupted_as_it_puts_things_back_loses_nothing(tmp_path, monkeypatch):
     for step in (2, 4):
         save_checkpoint(tmp_path, step)
@@ -564,6 +591,7 @@ def test_a_folder_takes_one_run_until_its_process_ends(tmp_path):
 import sys, time
 from pathlib import Path
 from seele_verl.runs.stages import only_run_in
+from seele_verl.runs.terminal import terminal_apart_from
 with only_run_in(Path({str(tmp_path)!r})):
     print("locked", flush=True)
     time.sleep(600)
@@ -816,6 +844,25 @@ def test_the_course_of_a_supervised_run_is_its_loss_and_its_speed():
     assert [*columns[0].cells] == ["step", "loss", "time left", "tokens a second"]
     assert [*columns[1].cells] == ["2 of 4", "0.500", "0:06", "2,000"]
     assert columns[2]._cells[1:] == ["█▃", "", "▅█"]
+
+
+def test_a_run_outlives_its_terminal(tmp_path):
+    terminal, its_end = pty.openpty()
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from seele_verl.runs.terminal import outlive_terminal, terminal_apart_from\n"
+        "outlive_terminal(); print('begins', flush=True); sys.stdin.read()\n"
+        "with terminal_apart_from(Path(sys.argv[1])) as terminal:\n"
+        "    print('step 1', file=terminal); print('chatter')\n"
+        "print('over'); sys.stderr.write('over\\n'); sys.exit(75)\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "train.log")]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=its_end, stderr=its_end)
+    os.close(its_end)
+    assert os.read(terminal, 100).split() == [b"begins"]
+    os.close(terminal)
+    process.communicate()
+    assert process.returncode == 75 and (tmp_path / "train.log").read_text() == "chatter\n"
 
 
 def test_chatter_goes_to_the_log_and_progress_to_the_terminal(tmp_path, capfd):

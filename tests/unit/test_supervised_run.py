@@ -32,6 +32,7 @@ from seele_verl.runs.progress import format_step
 from seele_verl.runs.resume import find_start
 from seele_verl.runs.stages import describe_stages, problems_of_stage, stages
 from seele_verl.runs.stopping import ASKED, RunStopped
+from seele_verl.runs.undo import let_go
 from seele_verl.sft.run import due_models, supervised_steps, train_supervised
 from seele_verl.train import compose
 
@@ -230,8 +231,21 @@ def test_starting_anew_leaves_nothing_that_a_stage_could_go_on_from(
         shutil.copytree(model, base, dirs_exist_ok=True)
         next(stages(*configure("sft_rl", *anew, f"actor_rollout_ref.model.path={base}")))
     assert {path: path.read_bytes() for path in before} == before
+    # Refused, or interrupted, before training begins.
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    for refusal in (ConfigError("too few GPUs"), KeyboardInterrupt()):
+        walk = stages(*configure("sft_rl", *anew))
+        assert next(walk)[0].seele.method == "sft" and last_complete_step(run) is None
+        with pytest.raises(type(refusal)):
+            walk.throw(refusal)
+        kept = {path for path in run.rglob("*") if path.is_file() and path.name != ".lock"}
+        assert kept == {path for path in before if path.name != ".lock"}
+        assert {path: path.read_bytes() for path in kept} == {path: before[path] for path in kept}
     walk = stages(*configure("sft_rl", *anew))
     assert next(walk)[0].trainer.resume_mode == "auto"
+    let_go(run / "sft")  # training begins
+    with pytest.raises(ConfigError, match="out of memory"):
+        walk.throw(ConfigError("out of memory"))
     # A run that is killed in the first stage goes on without "disable".
     assert last_complete_step(run) is last_complete_step(run / "sft") is None
     assert not any((run / name).exists() for name in ("run_card.json", "metrics.jsonl", "resolved.yaml"))

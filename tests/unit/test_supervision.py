@@ -37,6 +37,7 @@ from seele_verl.runs.supervision import (
     FAULT,
     RESTARTS,
     Progress,
+    goes_on_arguments,
     gone_on,
     is_fault,
     reason_to_give_up,
@@ -110,7 +111,8 @@ def drivers(tmp_path, monkeypatch):
 
 def supervised(run: Path, *, max_restarts: int) -> int:
     trainer = {"default_local_dir": str(run), "max_restarts": max_restarts, "watchdog_minutes": None}
-    return supervise(OmegaConf.create({"trainer": trainer}), ["trainer.resume_mode=disable"])
+    config = OmegaConf.create({"trainer": trainer | {"resume_mode": "disable"}})
+    return supervise(config, ["trainer.resume_mode=disable"])
 
 
 LOST, KILLED = "The last fault: training stopped: node lost\n", "The last fault: signal SIGKILL\n"
@@ -275,6 +277,17 @@ def test_a_command_that_a_launcher_gives_again_goes_on_from_its_own_checkpoint(
     assert arguments == (typed + GOES_ON if goes_on else typed)
     mode = ("auto", None) if goes_on else ("resume_path", "RUN/global_step_2")
     assert (changed.trainer.resume_mode, changed.trainer.resume_from_path) == mode
+
+
+def test_a_named_checkpoint_is_needed_until_the_second_stage_has_one(tmp_path):
+    for mode, goes_on in (("disable", GOES_ON), ("resume_path", [])):
+        (tmp_path / "sft" / "global_step_3").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "sft" / TRACKER).write_text("3")
+        config = OmegaConf.create({"trainer": {"resume_mode": mode}})
+        assert goes_on_arguments(config, tmp_path) == goes_on
+    (tmp_path / "global_step_4").mkdir()
+    (tmp_path / TRACKER).write_text("4")
+    assert goes_on_arguments(config, tmp_path) == GOES_ON
 
 
 def test_an_old_run_in_the_folder_is_not_taken_for_one_that_began(drivers):

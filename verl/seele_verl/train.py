@@ -28,7 +28,8 @@ from omegaconf import DictConfig, OmegaConf
 
 import seele_verl.options
 import seele_verl.settings  # noqa: F401  what hardware files compute
-from seele.errors import ConfigError, SeeleError
+from seele.errors import CheckpointError, ConfigError, SeeleError
+from seele.report.run_folder import FIRST_STAGE
 from seele_verl.checks.command_line import check_job, check_names, check_options, check_places, explain
 from seele_verl.checks.preflight import Preflight, check_settings
 from seele_verl.checks.verl_settings import check_verl_settings
@@ -48,7 +49,7 @@ from seele_verl.runs.card import (
 from seele_verl.runs.checkpoints import damaged_checkpoints, last_complete_step
 from seele_verl.runs.log import RunLog, last_step, tracking, tracking_variables
 from seele_verl.runs.overlong import count_fits, describe_fits
-from seele_verl.runs.progress import follow_metrics, terminal_apart_from
+from seele_verl.runs.progress import follow_metrics
 from seele_verl.runs.references import has_references, prepare_references
 from seele_verl.runs.resume import (
     checkpoint_to_resume,
@@ -64,10 +65,12 @@ from seele_verl.runs.supervision import (
     FAULT,
     FROM_LAST_CHECKPOINT,
     gone_on,
+    has_saved,
     is_supervised,
     num_restarts,
     supervise,
 )
+from seele_verl.runs.terminal import outlive_terminal, terminal_apart_from
 from seele_verl.runs.undo import kept_until_training
 from seele_verl.settings import planned_steps
 from seele_verl.sft.run import supervised_steps, train_supervised
@@ -149,8 +152,12 @@ def run(config: DictConfig, overrides: list[str], *, config_dir: str | None = No
         # All stages share it: after the first, this process has imported Ray and could not fork another.
         python = cache(lambda: opened.enter_context(forked_workers(config)))
         for stage, preflight in walk:
-            with kept_until_training(stage):
-                _run_stage(stage, overrides, preflight, python, config_dir=config_dir)
+            try:
+                with kept_until_training(stage):
+                    _run_stage(stage, overrides, preflight, python, config_dir=config_dir)
+            except BaseException as error:
+                walk.throw(error)  # an earlier run of two stages may come back
+                raise
             folder, last = (Path(each.trainer.default_local_dir).resolve() for each in (stage, config))
             if folder != last and is_asked_to_stop(folder):
                 again = f"the same command{_to_resume(overrides)} goes on"
@@ -294,10 +301,11 @@ def _recorded(folder: Path, card: dict[str, Any], config: DictConfig) -> Iterato
         raise
     finally:
         card["wall_s"] = round(time.monotonic() - started, 1)
-        card |= describe_cost(folder, parameters)
-        card |= describe_stages(folder, card)
-        # On a full disk the card stays as it was, and the error that ended the run is reported.
-        with suppress(OSError) if card["status"] == "failed" else nullcontext():
+        # On a full or lost disk the card stays as it was, and the error that ended the run is reported.
+        is_failing = card["status"] == "failed"
+        with suppress(OSError, CheckpointError) if is_failing else nullcontext():
+            card |= describe_cost(folder, parameters)
+            card |= describe_stages(folder, card)
             write_run_card(folder, card)
 
 
@@ -411,16 +419,24 @@ def describe_failure(cause: BaseException, folder: Path, overrides: Sequence[str
         remedies.append(
             "The node's memory was nearly full: end other programs there, or see docs/memory.md. "
         )
-    if (free := shutil.disk_usage(folder).free) < FULL_BYTES:
-        remedies.append(f"The disk of {folder} is full ({free:,} bytes are left): free space. ")
-    remedies.append(_what_next(folder, overrides))
+    with suppress(OSError):  # its disk is out of reach
+        if (free := shutil.disk_usage(folder).free) < FULL_BYTES:
+            remedies.append(f"The disk of {folder} is full ({free:,} bytes are left): free space. ")
+        remedies.append(_what_next(folder, overrides))
     return f"training stopped: {reason}; see {folder / LOG} for the full traceback. {''.join(remedies)}"
 
 
 def _what_next(folder: Path, overrides: Sequence[str]) -> str:
-    if last_complete_step(folder) is None:
+    if not has_saved(folder):
         return "No checkpoint yet: the same command starts again"
     return f"The same command{_to_resume(overrides)} resumes from the last checkpoint"
+
+
+def _place(folder: Path) -> str:
+    """Return how far a run has come."""
+    if not (step := last_step(folder)) and (of_first := last_step(folder / FIRST_STAGE)):
+        return f"step {of_first} of the first stage"
+    return f"step {step}"
 
 
 def _to_resume(overrides: Sequence[str]) -> str:
@@ -448,7 +464,7 @@ def _main(config: DictConfig) -> None:
         sys.exit(STOPPED)
     except KeyboardInterrupt:
         folder = Path(config.trainer.default_local_dir).resolve()
-        sys.stderr.write(f"interrupted after step {last_step(folder)}. {_what_next(folder, overrides)}\n")
+        sys.stderr.write(f"interrupted after {_place(folder)}. {_what_next(folder, overrides)}\n")
         sys.exit(128 + signal.SIGINT)
     except (SeeleError, OSError) as error:
         _fail(error)
@@ -467,6 +483,7 @@ def _fail(error: Exception) -> NoReturn:
 
 def main() -> None:
     """The command line."""
+    outlive_terminal()
     try:
         check_options(sys.argv[1:])
         os.environ["VERL_CONFIG_FOLDER"] = str(verl_config_folder())

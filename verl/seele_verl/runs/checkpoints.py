@@ -87,7 +87,8 @@ def recording_files(checkpoint: Path) -> Iterator[None]:
     written = sorted(checkpoint.rglob("*"))
     files = [path for path in written if path.is_file()]
     # The lines up to the checkpoint's step are resumed with it.
-    for file in (*files, *checkpoint.parent.glob(METRICS)):
+    of_run = (checkpoint.parent / name for name in (METRICS, TRACKER))
+    for file in (*files, *(path for path in of_run if path.is_file())):
         _sync(file)
     sizes = {str(file.relative_to(checkpoint)): file.stat().st_size for file in files}
     write_atomically(checkpoint / FILES, json.dumps(sizes, indent=1) + "\n")

@@ -7,7 +7,6 @@ All other output goes to the run's log file.
 
 import json
 import os
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -59,26 +58,6 @@ def _numbered(prefix: str, metrics: Mapping[str, float]) -> list[str]:
     return sorted(
         (name for name in metrics if name.startswith(prefix)), key=lambda name: int(name.removeprefix(prefix))
     )
-
-
-@contextmanager
-def terminal_apart_from(log: Path) -> Iterator[TextIO]:
-    """Send this process's output, and what Ray forwards to it, to ``log``; yield the terminal itself."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    saved = os.dup(1), os.dup(2)
-    with log.open("ab") as file, os.fdopen(os.dup(1), "w", buffering=1) as terminal:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
-        try:
-            yield terminal
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            for number, descriptor in zip((1, 2), saved, strict=True):
-                os.dup2(descriptor, number)
-                os.close(descriptor)
 
 
 @contextmanager

@@ -135,15 +135,19 @@ def check_not_finished(config: DictConfig) -> None:
     """Check that the run would not erase one that has finished.
 
     Raises:
-        ConfigError: The run folder holds a finished run without a checkpoint that this one could go on from.
+        ConfigError: The run folder holds a finished run without a checkpoint of its last step, unless that
+            is damaged or ``trainer.resume_from_path`` names an earlier one.
     """
-    run = Path(config.trainer.default_local_dir).resolve()
-    if config.trainer.resume_mode == "disable" or read_run_card(run).get("status") != "finished":
+    run, mode = Path(config.trainer.default_local_dir).resolve(), config.trainer.resume_mode
+    if mode == "disable" or read_run_card(run).get("status") != "finished":
         return
-    if last_complete_step(run) is None and (steps := last_step(run)):
+    saved, steps = last_complete_step(run), last_step(run)
+    goes_back_to_an_earlier = saved is not None and (mode == "resume_path" or damaged_checkpoints(run))
+    if steps > (saved or 0) and not goes_back_to_an_earlier:
+        lacks = "without checkpoints" if saved is None else f"whose last checkpoint is of step {saved}"
         raise ConfigError(
-            f"trainer.default_local_dir: {run} holds a finished run of {steps} steps without checkpoints, "
-            "and its metrics and rollouts would be removed; use another folder, or start again with "
+            f"trainer.default_local_dir: {run} holds a finished run of {steps} steps {lacks}, "
+            "and its later metrics and rollouts would be removed; use another folder, or start again with "
             "trainer.resume_mode=disable"
         )
 

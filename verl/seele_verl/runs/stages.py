@@ -16,7 +16,7 @@ import socket
 import sys
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -36,11 +36,10 @@ from seele_verl.changes import with_changes
 from seele_verl.checks.preflight import Machine, Preflight, check_run
 from seele_verl.checks.verl_settings import check_verl_settings
 from seele_verl.merge import merge_checkpoint
-from seele_verl.plan import RESOLVED
-from seele_verl.runs.card import RUN_CARD, read_run_card
-from seele_verl.runs.checkpoints import check_not_among_later, drop_later_checkpoints
-from seele_verl.runs.log import METRICS
+from seele_verl.runs.card import read_run_card
+from seele_verl.runs.checkpoints import check_not_among_later
 from seele_verl.runs.resume import check_not_finished, check_same_run, check_validation_alone
+from seele_verl.runs.undo import PROBLEMS, both_stages_kept
 from seele_verl.settings import read_settings
 from seele_verl.sft.preflight import VERL_SETTINGS_OF_ROLLOUTS
 
@@ -93,7 +92,7 @@ def _lock(file: IO[str], folder: Path, *, tries: int = 1) -> None:
 
 
 SFT, RL = FIRST_STAGE, "rl"
-PROBLEMS, DIVISION = "problems", "division.json"
+DIVISION = "division.json"
 
 
 def has_two_stages(config: DictConfig) -> bool:
@@ -163,9 +162,11 @@ def stages(
         return
     seele, is_anew = read_settings(config), config.trainer.resume_mode == "disable"
     problems = run / PROBLEMS
-    with only_run_in(run):
+    with only_run_in(run), ExitStack() as opened:
         if is_anew:
-            _start_anew(run, needed=Path(config.actor_rollout_ref.model.path))
+            for folder in (run, run / SFT):
+                check_not_among_later(folder, None, needed=Path(config.actor_rollout_ref.model.path))
+            opened.enter_context(both_stages_kept(run))
         if not (problems / DIVISION).exists():
             shutil.rmtree(problems, ignore_errors=True)
             _divide_problems(config, seele, problems)
@@ -180,20 +181,6 @@ def stages(
             yield divided(first, SFT), checked_first
         merge_checkpoint(run / SFT, read_run_card(run / SFT)["steps"])
         yield divided(last, RL), checked
-
-
-def _start_anew(run: Path, *, needed: Path) -> None:
-    """Remove what either stage would resume from: a run that is killed in the first one must not find the
-    records of the second, or its checkpoints, which started from another model.
-    """
-    for folder in (run, run / SFT):
-        check_not_among_later(folder, None, needed=needed)
-    # The cards are removed first, because they say which stages have finished.
-    for record in (run / SFT / RUN_CARD, run / RUN_CARD, run / METRICS, run / RESOLVED):
-        record.unlink(missing_ok=True)
-    for folder in (run, run / SFT):
-        drop_later_checkpoints(folder, None, needed=needed)
-    (run / PROBLEMS / DIVISION).unlink(missing_ok=True)
 
 
 def _division(config: DictConfig, seele: SeeleConfig) -> dict[str, Any]:

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 from types import FrameType
@@ -172,7 +173,7 @@ def _supervise(config: DictConfig, arguments: Sequence[str], orders: Orders) -> 
     allowed, minutes = config.trainer.max_restarts, config.trainer.watchdog_minutes or math.inf
     cards = _cards(run)
     for restarts in count():
-        goes_on = _patiently(goes_on_arguments, run) if restarts else []
+        goes_on = _patiently(partial(goes_on_arguments, config), run) if restarts else []
         command = [sys.executable, "-m", "seele_verl.train", *arguments, *goes_on]
         with scratch_folder():
             environment = os.environ | {RESTARTS: str(restarts)}
@@ -208,10 +209,16 @@ def _supervise(config: DictConfig, arguments: Sequence[str], orders: Orders) -> 
     raise AssertionError("the loop ends by returning")
 
 
-def goes_on_arguments(run: Path) -> list[str]:
+def has_saved(run: Path) -> bool:
+    """True if the run, or its first stage, has a checkpoint."""
+    return any(last_complete_step(folder) is not None for folder in (run, run / FIRST_STAGE))
+
+
+def goes_on_arguments(config: DictConfig, run: Path) -> list[str]:
     """Return extra driver arguments, to resume from a checkpoint that the run has made itself."""
-    has_saved = any(last_complete_step(folder) is not None for folder in (run, run / FIRST_STAGE))
-    return [*FROM_LAST_CHECKPOINT] if has_saved else []
+    # Such a path is of the second stage's checkpoint, which it needs until it has one of its own.
+    needs_path = config.trainer.resume_mode == "resume_path" and last_complete_step(run) is None
+    return [*FROM_LAST_CHECKPOINT] if has_saved(run) and not needs_path else []
 
 
 def is_given_again(run: Path) -> bool:
@@ -228,7 +235,7 @@ def gone_on(config: DictConfig, arguments: Sequence[str]) -> tuple[DictConfig, l
     again.
     """
     run = Path(config.trainer.default_local_dir).resolve()
-    if not is_given_again(run) or not (goes_on := goes_on_arguments(run)):
+    if not is_given_again(run) or not (goes_on := goes_on_arguments(config, run)):
         return config, [*arguments]
     changes = {"trainer.resume_mode": "auto", "trainer.resume_from_path": None}
     return with_changes(config, changes), [*arguments, *goes_on]

@@ -3,14 +3,15 @@ verl, the cluster or a checkpoint's states, or that Ctrl-C ends, leaves the fold
 """
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig
 
 from seele.errors import CheckpointError, ConfigError, DataError
-from seele.report.run_folder import TRACKER
+from seele.report.run_folder import FIRST_STAGE, TRACKER
 from seele_verl.plan import RESOLVED
 from seele_verl.runs.card import RUN_CARD
 from seele_verl.runs.checkpoints import models_after
@@ -19,7 +20,12 @@ from seele_verl.runs.overlong import RECORD
 from seele_verl.runs.resume import find_start, goes_back
 
 KEPT, COMES_BACK = ".before", ".comes_back"
+BOTH_STAGES = ".before_both_stages"
+"""Folder of what a run of two stages removes to start from scratch."""
+PROBLEMS = "problems"
+"""Folder of the problems of two stages."""
 _REPLACED = (METRICS, RESOLVED, RECORD, RUN_CARD, TRACKER, str(WANDB_RUN))
+_REFUSED = (CheckpointError, ConfigError, DataError, OSError, KeyboardInterrupt)
 
 
 @contextmanager
@@ -33,18 +39,17 @@ def kept_until_training(config: DictConfig) -> Iterator[None]:
     run = Path(config.trainer.default_local_dir).resolve()
     _put_back(run)
     step = find_start(config)
-    let_go(run)  # of a killed start
+    _drop(run / KEPT)  # of a killed start
     models = models_after(run, step) if goes_back(config) else []
-    removed = [path for path in (*models, *dumps_after(run, step or 0)) if path.exists()]
+    # A checkpoint of another run gives the number of its step, but removes all of this one's.
+    is_own = config.trainer.resume_mode == "auto" or goes_back(config)
+    removed = [*models, *dumps_after(run, (step or 0) if is_own else 0)]
     replaced = [run / name for name in _REPLACED if (run / name).is_file()]
-    for keep, paths in ((shutil.copy2, replaced), (Path.rename, removed)):  # copies first: a disk may be full
-        for path in paths:
-            there = run / KEPT / path.relative_to(run)
-            there.parent.mkdir(parents=True, exist_ok=True)
-            keep(path, there)
+    _keep(shutil.copy2, replaced, run, run / KEPT)  # copies first: a disk may be full
+    _keep(Path.rename, removed, run, run / KEPT)
     try:
         yield
-    except (CheckpointError, ConfigError, DataError, OSError, KeyboardInterrupt):
+    except _REFUSED:
         with suppress(FileNotFoundError):  # training has begun
             # Also where the network shows a folder a while longer than it is there.
             (run / KEPT).rename(run / COMES_BACK)
@@ -53,7 +58,48 @@ def kept_until_training(config: DictConfig) -> Iterator[None]:
             _put_back(run)
         raise
     finally:
-        let_go(run)
+        _drop(run / KEPT)
+
+
+@contextmanager
+def both_stages_kept(run: Path) -> Iterator[None]:
+    """Start a run of two stages from scratch while this is open. What either stage would resume from goes to
+    a hidden folder, and comes back if the first stage is refused before ``let_go``.
+    """
+    _put_back(run)
+    _drop(run / BOTH_STAGES)  # of a killed start
+    folders = (run, run / FIRST_STAGE)
+    # The cards are removed first, because they say which stages have finished.
+    paths = [folder / name for name in (RUN_CARD, *_REPLACED) for folder in folders[::-1]]
+    paths += [path for folder in folders for path in (*models_after(folder, None), *dumps_after(folder, 0))]
+    _keep(Path.rename, [*paths, run / PROBLEMS], run, run / BOTH_STAGES)
+    try:
+        yield
+    except _REFUSED:
+        if (run / BOTH_STAGES).exists():  # else training has begun
+            for path in (*paths, run / PROBLEMS):
+                _drop(path)
+            (run / BOTH_STAGES).rename(run / COMES_BACK)
+            _put_back(run)
+        raise
+    finally:
+        _drop(run / BOTH_STAGES)
+
+
+def _keep(keep: Callable[[Path, Path], Any], paths: Sequence[Path], run: Path, folder: Path) -> None:
+    """Copy or move what exists of these paths of the run to the folder."""
+    for path in paths:
+        if path.exists():
+            there = folder / path.relative_to(run)
+            there.parent.mkdir(parents=True, exist_ok=True)
+            keep(path, there)
+
+
+def _drop(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _put_back(run: Path) -> None:
@@ -72,5 +118,6 @@ def _put_back(run: Path) -> None:
 
 
 def let_go(run: Path) -> None:
-    """Training begins: from now on nothing comes back."""
-    shutil.rmtree(run / KEPT, ignore_errors=True)
+    """Training begins in a run, or in the first stage of one: from now on nothing comes back."""
+    _drop(run / KEPT)
+    _drop(run.parent / BOTH_STAGES if run.name == FIRST_STAGE else run / BOTH_STAGES)

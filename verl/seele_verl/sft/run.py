@@ -44,9 +44,10 @@ def train_supervised(
     """Train up to the last step, measure the checkpoints that are due, and drop those that are not kept.
     ``python`` is the executable that starts the processes.
     """
-    let_go(run)
     done = resumed_at or 0
-    if done < total_steps:
+    if done >= total_steps:
+        let_go(run)
+    else:
         with follow_metrics(run, total_steps=total_steps, after_step=done, terminal=terminal):
             _train(config, run, python=python, total_steps=total_steps, resumed_at=resumed_at)
         if has_stopped(run):

@@ -39,6 +39,7 @@ from seele_verl.runs.checkpoints import (
 )
 from seele_verl.runs.log import TRAINED, RunLog
 from seele_verl.runs.stopping import is_asked_to_stop, note_stop
+from seele_verl.runs.undo import let_go
 from seele_verl.sft.config import verl_sft_config
 from seele_verl.sft.dataset import StepBatches
 
@@ -102,6 +103,8 @@ class SupervisedTrainer(sft_trainer.SFTTrainer):  # type: ignore[misc]
 
     def _get_batch_seqlens(self, data: Any) -> Any:
         # verl calls this on every rank before each update.
+        if self._steps_begun == self.resume_global_step and self.rank == 0:
+            let_go(self._run)
         if self.device_name == "cpu":
             return_free_memory()
         age_s, limit_s = time.monotonic() - self._saved_at, 60 * (self._save_every_minutes or math.inf)
