@@ -2,8 +2,6 @@
 
 import itertools
 import json
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from seele.child import run_module
 from seele.cli.outputs import writable_folder
 from seele.errors import ConfigError
 
@@ -127,7 +126,7 @@ def cost_command(
         }
         if given - {"settings", "measure"}:
             raise ConfigError("--measure: takes a run's settings (KEY=VALUE) and no other option")
-        raise typer.Exit(subprocess.run([sys.executable, "-m", _MEASURER, *(settings or [])]).returncode)
+        raise typer.Exit(run_module(_MEASURER, settings or []))
     if settings:
         raise ConfigError(f"{' '.join(settings)}: settings of a run need --measure")
     from seele.data.storage.files import write_atomically

@@ -72,8 +72,11 @@ def export(wish: Wish, *, merge: Merge, defaults: Defaults) -> list[str]:
     check_out(wish, base_folder=base.folder)
     with _written_whole(wish.out.resolve()) as partial:
         merged = _merged(wish, merge)
+        place = merged.stat().st_ino
         step = read_step(merged / STEP_FILE) if wish.step is None else wish.step
         _copy_model(merged, partial)
+        if not merged.is_dir() or merged.stat().st_ino != place:
+            raise CheckpointError(f"{merged}: was made again while it was copied; give the command again")
         for file in licence_files(base.folder) if base.folder else ():
             shutil.copy(file, partial)
         evaluations, notes = find_evaluations(wish.run, partial, step=step)

@@ -5,10 +5,8 @@ import itertools
 import json
 import math
 import re
-import sys
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -748,9 +746,8 @@ def test_settings_of_a_run_need_measure(monkeypatch, capsys) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["cost", "--measure", "--gpus", "8", "method=grpo"])
     assert "--measure: takes a run's settings (KEY=VALUE) and no other option" in capsys.readouterr().err
-    handed: list[list[str]] = []
-    done = SimpleNamespace(returncode=3)
-    monkeypatch.setattr("subprocess.run", lambda command: handed.append(command) or done)
+    handed: list[tuple[str, list[str]]] = []
+    monkeypatch.setattr("seele.cli.cost.run_module", lambda *given: handed.append(given) or 3)
     with pytest.raises(SystemExit, match="3"):
         main(["cost", "--measure", "method=grpo", "hardware=cpu"])
-    assert handed == [[sys.executable, "-m", "seele_verl.measured_cost", "method=grpo", "hardware=cpu"]]
+    assert handed == [("seele_verl.measured_cost", ["method=grpo", "hardware=cpu"])]

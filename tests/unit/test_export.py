@@ -4,6 +4,7 @@ import hashlib
 import json
 import shutil
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -374,6 +375,23 @@ def test_a_failure_half_way_keeps_the_export_that_was_there(run):
         make(run, merger=half)
     assert {file: file.read_bytes() for file in (run / "export").iterdir()} == before
     assert not [entry for entry in run.iterdir() if entry.name.startswith(".")]
+
+
+def test_a_model_that_is_merged_again_while_it_is_copied_is_not_exported(run, monkeypatch):
+    merged, copy = run / "merged", shutil.copy
+
+    def copy_and_merge(file, target):
+        copy(file, target)
+        if Path(file).parent == merged:
+            monkeypatch.setattr(shutil, "copy", copy)
+            shutil.copytree(merged, again := run / "again")
+            shutil.rmtree(merged)
+            again.rename(merged)
+
+    monkeypatch.setattr(shutil, "copy", copy_and_merge)
+    with pytest.raises(CheckpointError, match="merged: was made again while it was copied"):
+        make(run)
+    assert not (run / "export").exists()
 
 
 def test_an_export_is_replaced_unless_it_was_changed_since(run):

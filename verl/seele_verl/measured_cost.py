@@ -8,6 +8,7 @@ step does only where the run validates, such as measuring the reliance on hints,
 """
 
 import math
+import signal
 import subprocess
 import sys
 import tempfile
@@ -58,10 +59,21 @@ def measure(overrides: Sequence[str]) -> dict[str, Any]:
             ),
         )
         command = [sys.executable, "-m", "seele_verl.train", *overrides, *others]
-        if status := subprocess.run(command, stdout=sys.stderr).returncode:
+        if status := _wait_for(subprocess.Popen(command, stdout=sys.stderr)):
             raise SystemExit(status)
         *_, (_, step) = read_json_lines(run / "metrics.jsonl")
         return step
+
+
+def _wait_for(process: "subprocess.Popen[bytes]") -> int:
+    """Return a process's status; if this one is told to end, that one ends first."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        return process.wait()
+    except BaseException:
+        process.terminate()
+        process.wait()
+        raise
 
 
 def expected_steps(config: DictConfig, generated: float, problems: int) -> int:
