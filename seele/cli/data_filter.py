@@ -18,7 +18,10 @@ def filter_command(
         typer.Option(help="Parquet file of the kept problems.", show_default=False, callback=writable_file),
     ],
     band: Annotated[
-        str, typer.Option(help="Correct samples of a kept problem, as LEAST:MOST, both inclusive.")
+        str,
+        typer.Option(
+            help="Correct samples of a kept problem, as LEAST:MOST, both inclusive; 0:0 keeps unsolved ones."
+        ),
     ] = "0:0",
     samples_dir: Annotated[
         Path | None,

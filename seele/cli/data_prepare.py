@@ -45,7 +45,8 @@ prepare_app = typer.Typer(
     no_args_is_help=True,
     help="Write DIR/<split>.parquet and DIR/manifest.json. "
     "Sources: deepmath, openr1_46k, dapo_17k, math, gsm8k, hf://OWNER/NAME, a file, a YAML file of your own "
-    "(docs/data.md), or a generator: chains, countdown, zebra, arc_1d.",
+    "(docs/data.md), or a generator: chains, countdown, zebra, arc_1d. "
+    "Options of a source or file, such as --map and --set: seele data prepare source --help.",
 )
 
 OutOption = Annotated[

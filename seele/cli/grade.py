@@ -14,7 +14,6 @@ import typer
 
 from seele.cli.outputs import writable_file
 from seele.config import RewardConfig, from_mapping
-from seele.data.sources.mapping import as_text
 from seele.errors import ConfigError, DataError
 from seele.records import Grade
 
@@ -291,11 +290,18 @@ def _refuse_other_formats(cases: Path) -> None:
 
 
 def _read_case(at: str, row: Any) -> Case:
+    from seele.data.sources.mapping import as_text
+
     if not isinstance(row, dict):
         raise DataError(f'{at}: expected an object {{"gold": text, "pred": text}}, got {reprlib.repr(row)}')
-    gold = as_text(row.get("gold"))
+    if "gold" not in row:
+        raise DataError(
+            f"{at}: no key 'gold', the reference answer; it has {reprlib.repr(list(row))}; expected "
+            '{"gold": text, "pred": text}'
+        )
+    gold = as_text(row["gold"])
     if gold is None:
-        raise DataError(f"{at}, key 'gold': expected a text, got {reprlib.repr(row.get('gold'))}")
+        raise DataError(f"{at}, key 'gold': expected a text, got {reprlib.repr(row['gold'])}")
     if "pred" not in row:
         raise DataError(f"{at}: no key 'pred', the answer to grade; use null for no answer")
     return Case(at, row, answer=as_text(row["pred"]), gold=gold)

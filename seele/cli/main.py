@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -56,8 +57,11 @@ def _options(
 
 
 def _add(group: typer.Typer, name: str, command: Callable[..., None], *, passes_on: bool = False) -> None:
-    """Add a command; its help is its docstring without the errors. ``passes_on`` allows extra arguments."""
+    """Add a command; its help is its docstring without the errors, each paragraph as one line.
+    ``passes_on`` allows extra arguments.
+    """
     about = (inspect.getdoc(command) or "").partition("\n\nRaises:")[0]
+    about = re.sub(r"(?<!\n)\n(?=\S)", " ", about)
     settings = {"allow_extra_args": True} if passes_on else {}
     group.command(name, help=about, context_settings=settings)(command)
 

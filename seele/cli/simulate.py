@@ -72,7 +72,8 @@ def simulate_command(
         ),
     ] = None,
 ) -> None:
-    """Let controllers choose hints for synthetic problems, and report how close accuracy stays to the target.
+    """Let controllers choose hints for synthetic problems, and report how much their rollouts can teach: the
+    mean of a(1-a), where a is the accuracy at the hints chosen.
 
     Raises:
         ConfigError: If a controller, a setting, a world or a number is not allowed.

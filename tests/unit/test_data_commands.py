@@ -185,6 +185,10 @@ def test_grade_keeps_rows_and_order_and_takes_a_bare_prediction_as_the_answer(tm
 @pytest.mark.parametrize(
     ("row", "complaint"),
     [
+        (
+            {"question": "?", "pred": "12"},
+            "line 2: no key 'gold', the reference answer; it has ['question', ",
+        ),
         ({"gold": None, "pred": "12"}, "line 2, key 'gold': expected a text, got None"),
         ({"gold": ["12"], "pred": "12"}, "line 2, key 'gold': expected a text, got ['12']"),
         ({"gold": "12"}, "line 2: no key 'pred'"),

@@ -524,6 +524,15 @@ def test_a_column_of_another_name_is_proposed_among_all_that_there_are(
     assert (found.question, found.answer) == ("q?", "7")
 
 
+def test_a_solution_is_not_proposed_as_the_question(tmp_path):
+    (tmp_path / "f.jsonl").write_text(json.dumps({"Solution": "s", "Problem": "p", "Ans.": "7"}))
+    with pytest.raises(DataError, match=r'perhaps "question=Problem answer=Ans\."'):
+        list(read_source(tmp_path / "f.jsonl", columns={}))
+    (tmp_path / "f.jsonl").write_text(json.dumps({"Solution": "s", "Answer": "7"}))
+    with pytest.raises(DataError, match=r'perhaps "answer=Answer"'):
+        list(read_source(tmp_path / "f.jsonl", columns={}))
+
+
 def test_a_column_that_is_there_may_be_empty(tmp_path):
     rows = [GOOD | {"extra": {"proof": None}}, {"question": "q2?", "answer": "2", "extra": None}]
     (tmp_path / "f.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

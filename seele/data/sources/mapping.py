@@ -110,13 +110,17 @@ _LEVELS = ("level", "difficulty")
 
 
 def similar(path: str, holds: str, columns: Sequence[str]) -> str | None:
-    """Return the column that is most like ``path``, or like a usual name of what it ``holds``; None if none
-    is. Case and punctuation do not count.
+    """Return the column with the name ``path`` or a usual name of what it ``holds``, or the one most like
+    these; None if there is none. Case and punctuation do not count, nor columns with usual names of others.
     """
-    plain = {_letters(column): column for column in columns}
-    usual = {"question": _QUESTIONS, "answer": _ANSWERS, "level": _LEVELS}.get(holds, _SOLUTIONS)
-    close = (get_close_matches(_letters(name), plain, n=1) for name in (path, *usual))
-    return next((plain[found[0]] for found in close if found), None)
+    usual = {"question": _QUESTIONS, "answer": _ANSWERS, "level": _LEVELS, "solution": _SOLUTIONS}
+    own = usual.pop("solution" if holds == "steps" else holds, _SOLUTIONS)
+    of_others = {_letters(name) for names in usual.values() for name in names}
+    plain = {name: column for column in columns if (name := _letters(column)) not in of_others}
+    wanted = [_letters(name) for name in (path, *own)]
+    close = (found[0] for name in wanted if (found := get_close_matches(name, plain, n=1)))
+    match = next((name for name in wanted if name in plain), None) or next(close, None)
+    return None if match is None else plain[match]
 
 
 def _letters(name: str) -> str:
