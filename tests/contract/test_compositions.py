@@ -137,7 +137,7 @@ def test_keys_are_set_here_as_in_a_composed_configuration(part):
 # Methods and parts
 
 METHOD_TABLE = table(README, "method", "hint controller")
-REFUSALS = table(README, "choose", "the message")
+REFUSALS = table((PAGES / "refused.md").read_text(), "choose", "the message")
 MESSAGES = [code(row["the message"])[0] for row in REFUSALS]
 
 
@@ -254,7 +254,7 @@ def test_every_refusal_in_code_has_a_row():
     reached = set().union(*(places_of(refuse(row)) for row in REFUSALS))
     missing = sorted(places_that_refuse() - reached)
     assert len(places_that_refuse()) >= 10
-    assert missing == [], "add a row to docs/methods/README.md, 'What is refused'"
+    assert missing == [], "add a row to docs/methods/refused.md"
 
 
 # Pages

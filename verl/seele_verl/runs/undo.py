@@ -21,7 +21,7 @@ from seele_verl.runs.resume import find_start, goes_back
 
 KEPT, COMES_BACK = ".before", ".comes_back"
 BOTH_STAGES = ".before_both_stages"
-"""Folder of what a run of two stages removes to start from scratch."""
+"""Folder of what a run of two stages removes where it does not resume."""
 PROBLEMS = "problems"
 """Folder of the problems of two stages."""
 _REPLACED = (METRICS, RESOLVED, RECORD, RUN_CARD, TRACKER, str(WANDB_RUN))
@@ -63,8 +63,8 @@ def kept_until_training(config: DictConfig) -> Iterator[None]:
 
 @contextmanager
 def both_stages_kept(run: Path) -> Iterator[None]:
-    """Start a run of two stages from scratch while this is open. What either stage would resume from goes to
-    a hidden folder, and comes back if the first stage is refused before ``let_go``.
+    """Start a run of two stages that does not resume while this is open. What either would resume from goes
+    to a hidden folder, and comes back if the first stage is refused before ``let_go``.
     """
     _put_back(run)
     _drop(run / BOTH_STAGES)  # of a killed start
