@@ -5,6 +5,10 @@ own code are ``assert``s instead. The classes take a single message so that they
 them between processes.
 """
 
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class SeeleError(Exception):
     """Base of all errors that a user can fix."""
@@ -28,3 +32,19 @@ class DependencyError(SeeleError, ImportError):
 
 class PluginError(SeeleError):
     """User code raised an error or returned an invalid value; the message names its file and line."""
+
+
+def did_you_mean(name: str, allowed: Iterable[str]) -> str:
+    """Return the question whether a similar name was meant, or "". Names whose words begin with those of
+    ``name`` come first (``total_training_steps`` for ``total_step``), then its initials (``lr`` for
+    ``learning_rate``).
+    """
+    names, words = [*allowed], name.split("_")
+    begins = re.compile(r"\w*_".join(map(re.escape, words)) + r"\w*")
+    initials = "".join(word[:1] for word in words)
+    near = [
+        *sorted(filter(begins.fullmatch, names), key=len),
+        *(each for each in names if each == initials),
+        *get_close_matches(name, names, n=1),
+    ]
+    return f" (did you mean {near[0]!r}?)" if near else ""

@@ -25,7 +25,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from seele.errors import CheckpointError, ConfigError, PluginError, SeeleError
+from seele.errors import CheckpointError, ConfigError, PluginError, SeeleError, did_you_mean
 
 
 def is_import_path(spec: str) -> bool:
@@ -69,7 +69,8 @@ def find_part(spec: str, *, key: str, group: str, built_in: Mapping[str, Any]) -
     if (file := spec.rstrip(":")).endswith(".py"):
         raise ConfigError(f"{key}: {spec!r} lacks a name; expected {file}:NAME, a function or class in it")
     raise ConfigError(
-        f"{key}: unknown name {spec!r}; allowed are {sorted([*built_in, *installed])}, "
+        f"{key}: unknown name {spec!r}{did_you_mean(spec, [*built_in, *installed])}; allowed are "
+        f"{sorted([*built_in, *installed])}, "
         "package.module:Name or path/to/file.py:Name"
     )
 

@@ -11,7 +11,7 @@ import typer
 
 from seele.child import run_module
 from seele.cli.outputs import writable_folder
-from seele.errors import ConfigError
+from seele.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from seele.simulate.cost import StepCost
@@ -136,7 +136,8 @@ def cost_command(
 
     model = SHAPES_OF_PRESETS.get(model, model)
     if model not in SHAPES:
-        raise ConfigError(f"--model: expected one of {[*SHAPES, *SHAPES_OF_PRESETS]}, got {model!r}")
+        names = [*SHAPES, *SHAPES_OF_PRESETS]
+        raise ConfigError(f"--model {model}{did_you_mean(model, names)}: expected one of {names}")
     if gpu not in GPUS:
         raise ConfigError(f"--gpu: expected one of {list(GPUS)}, got {gpu!r}")
     if seed < 0:

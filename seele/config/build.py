@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from seele.errors import ConfigError
+from seele.errors import ConfigError, did_you_mean
 
 T = TypeVar("T")
 
@@ -40,7 +40,9 @@ def from_mapping(cls: type[T], raw: Mapping[str, Any], at: str) -> T:
     names = sorted(field.name for field in fields)
     for key in raw:
         if key not in names:
-            raise ConfigError(f"{at}: unknown key {key!r}; allowed keys are {names}")
+            raise ConfigError(
+                f"{at}: unknown key {key!r}{did_you_mean(key, names)}; allowed keys are {names}"
+            )
     values = {key: _checked(value, types[key], f"{at}.{key}") for key, value in raw.items()}
     try:
         return cls(**values)

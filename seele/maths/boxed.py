@@ -7,6 +7,9 @@ import re
 BOX = r"\boxed"
 OPENING = BOX + "{"
 
+TEXT_COMMAND = r"\\(?:text(?:bf|it|rm|sf|tt)?|math(?:bf|it|rm|sf|tt)|boldsymbol|bm|mbox)"
+"""Pattern of LaTeX commands that change only the look of what stands in their braces."""
+
 
 def last_boxed(text: str) -> str | None:
     r"""Content of the last ``\boxed{...}`` with its braces balanced, without surrounding blanks.

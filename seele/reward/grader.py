@@ -8,7 +8,7 @@ import asyncio
 import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -127,18 +127,24 @@ class GraderPool(ProblemGrader):
 
     def grade_answers(self, answers_and_golds: Iterable[tuple[str | None, str]]) -> list[Grade]:
         """``grade_answer`` for all pairs in parallel, preserving order. Equal pairs are graded once."""
-        pairs = self._as_read(answers_and_golds)
-        verdicts = {pair: grade for pair in pairs if (grade := self._at_once(*pair))}
-        verdicts |= self._ask_all([pair for pair in dict.fromkeys(pairs) if pair not in verdicts])
-        return [verdicts[pair] for pair in pairs]
+        return self._verdicts(answers_and_golds, self._at_once)
 
     def judge_answers(self, answers_and_golds: Iterable[tuple[str, str]]) -> list[Grade]:
         """The grader's own verdict on each pair, in order, even if answer and gold are the same text, which
         ``grade_answers`` accepts without asking the grader.
         """
+        return self._verdicts(answers_and_golds, self._beyond_limits)
+
+    def _verdicts(
+        self,
+        answers_and_golds: Iterable[tuple[str | None, str]],
+        decide: Callable[[str, str], Grade | None],
+    ) -> list[Grade]:
+        """The verdicts of ``decide``, and of the grader where that gives None."""
         pairs = self._as_read(answers_and_golds)
-        verdicts = {pair: grade for pair in pairs if (grade := self._beyond_limits(*pair))}
-        verdicts |= self._ask_all([pair for pair in dict.fromkeys(pairs) if pair not in verdicts])
+        verdicts = {pair: grade for pair in pairs if (grade := decide(*pair))}
+        waiting = [pair for pair in dict.fromkeys(pairs) if pair not in verdicts]
+        verdicts |= zip(waiting, self._workers.ask_all(waiting, self._ask), strict=True)
         return [verdicts[pair] for pair in pairs]
 
     def _as_read(self, answers_and_golds: Iterable[tuple[str | None, str]]) -> list[Pair]:
@@ -148,10 +154,6 @@ class GraderPool(ProblemGrader):
             return pairs
         # The text around a box may be longer than an answer.
         return [(answer_in(answer) or "", gold) for answer, gold in pairs]
-
-    def _ask_all(self, waiting: Sequence[Pair]) -> dict[Pair, Grade]:
-        """The grader's verdicts, computed in parallel."""
-        return dict(zip(waiting, self._workers.ask_all(waiting, self._ask), strict=True))
 
     async def grade_rollout(self, text: str, instance: Instance, *, hint_steps: int = 0) -> Grade:
         """``grade_problem`` for a coroutine; the grader does not see the hint."""

@@ -20,6 +20,7 @@ import re
 from collections.abc import Sequence
 
 from seele.errors import DataError
+from seele.maths.boxed import TEXT_COMMAND
 from seele.records import Grade, GradeReason
 from seele.reward.extract import answer_in
 
@@ -29,8 +30,7 @@ LETTERS = "ABCDEFGHIJ"
 UNKNOWN_OPTIONS = ("",) * len(LETTERS)
 
 # Markup around an answer that does not change it.
-_COMMANDS = r"(?:text(?:bf|it|rm|sf|tt)?|math(?:bf|it|rm|sf|tt)|boldsymbol|bm|boxed|mbox)"
-_BRACE = re.compile(rf"(?P<command>\\{_COMMANDS}\s*\{{)|[{{}}]")
+_BRACE = re.compile(rf"(?P<command>(?:{TEXT_COMMAND}|\\boxed)\s*\{{)|[{{}}]")
 _ESCAPED = re.compile(r"\\([%$&#_])|\{(,)\}")
 _DRESSING = re.compile(
     r"\\(?:left|right)(?=[()\[\].|])|\\[ ,;:!()\[\]]|[$~*\"\N{LEFT DOUBLE QUOTATION MARK}"

@@ -13,6 +13,7 @@ from fractions import Fraction
 
 from seele.errors import DataError
 from seele.maths.arithmetic import NotArithmeticError, TooDeepError, evaluate, numbers_in, parse
+from seele.maths.boxed import TEXT_COMMAND
 from seele.records import Grade, GradeReason, Instance
 
 MAX_CHARS = 1000
@@ -26,7 +27,7 @@ _NOTATION = (
     ("\N{MINUS SIGN}", "-"),
     *((dressing, " ") for dressing in (r"\left", r"\right", r"\(", r"\)", r"\,", r"\;", r"\!", "\\ ")),
 )
-_TEXT = re.compile(r"\\(?:text|textbf|mathrm|mathbf)\s*\{([^{}]*)\}")
+_TEXT = re.compile(rf"{TEXT_COMMAND}\s*\{{([^{{}}]*)\}}")
 _NAME = re.compile(r"[^\W\d_]+(?:[ '-][^\W\d_]+)*")
 _CELLS = re.compile(r"\[?(?:[\s,]*[0-9])+[\s,]*\]?")
 

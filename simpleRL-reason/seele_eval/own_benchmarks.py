@@ -17,7 +17,7 @@ from seele.config.build import from_mapping
 from seele.data.sources import OpenSplit, SourceSettings, open_split
 from seele.data.sources.reference import HubReference, beside, parse_reference
 from seele.data.storage.files import file_sha256, read_yaml
-from seele.errors import ConfigError, DataError, PluginError
+from seele.errors import ConfigError, DataError, PluginError, did_you_mean
 from seele.plugins import blame, find_part, installed_names, is_import_path, where, where_in
 from seele.records import Grade, GradeReason
 from seele.rollout.templates import QUESTION
@@ -90,9 +90,10 @@ def find_benchmarks(names: Sequence[str]) -> dict[str, Benchmark]:
         found[name] = benchmark
     if unknown:
         known = [*BENCHMARKS, *installed_names(ENTRY_POINTS)]
+        near = did_you_mean(unknown[0], [*known, *GROUPS])
         raise ConfigError(
-            f"--benchmarks: unknown {unknown}; known are {known}, the groups {list(GROUPS)}, and your own "
-            "as FILE.yaml, FILE.py:NAME or package.module:NAME (docs/evaluation.md)"
+            f"--benchmarks: unknown {unknown}{near}; known are {known}, the groups {list(GROUPS)}, and your "
+            "own as FILE.yaml, FILE.py:NAME or package.module:NAME (docs/evaluation.md)"
         )
     return found
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any, TypeVar
 
+from seele.maths.boxed import TEXT_COMMAND
 from seele.records import Instance
 
 
@@ -116,7 +117,7 @@ def _digest(*texts: str) -> str:
 
 # Dressing around an answer that does not change it. A double backslash ends a line.
 _DRESSING = re.compile(r"\\(?:left|right)(?=[\\{}()\[\].|])|(?<!\\)\\[,;:! ]|[$~]")
-_TEXT_COMMAND = re.compile(r"\\(?:text(?:bf|rm|it)?|math(?:rm|bf)|boldsymbol)\s*\{([^{}]*)\}")
+_TEXT = re.compile(rf"{TEXT_COMMAND}\s*\{{([^{{}}]*)\}}")
 
 _COMMA = re.compile(r"\\text\s*\{\s*(?:[,;]|[,;]?\s*(?:and|or))\s*\}|\b(?:and|or)\b")
 _PIECE = re.compile(
@@ -186,7 +187,7 @@ def drop_unit(answer: str, unit: str) -> str:
 
 def vote_key(answer: str) -> str:
     """Key of an answer in a vote: its text without dressing and blanks."""
-    text = _TEXT_COMMAND.sub(r"\1", _DRESSING.sub("", answer)).replace("\\dfrac", "\\frac")
+    text = _TEXT.sub(r"\1", _DRESSING.sub("", answer)).replace("\\dfrac", "\\frac")
     return re.sub(r"\s+", "", text.replace("\\tfrac", "\\frac")).rstrip(".")
 
 

@@ -194,7 +194,7 @@ def test_a_saved_state_does_not_change_with_the_controller():
         (
             "papper",
             {},
-            r"unknown name 'papper'; allowed are \['adaback', .*'none', 'paper', .*path/to/file.py:Name",
+            r"unknown name 'papper' .*; allowed are \['adaback', .*'none', 'paper', .*path/to/file.py:Name",
         ),
         (
             "paper",

@@ -434,7 +434,7 @@ def test_command_knows_the_models_by_the_names_of_training(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--model", "gpt"], "--model: expected one of"),
+        (["--model", "gpt"], "--model gpt: expected one of"),
         (["--gpu", "abacus"], "--gpu: expected one of"),
         (["--gpus", "12"], "num_gpus (12) must fill nodes of 8"),
         (["--gpus", "1", "--tensor-parallel", "2"], "must be a multiple of tensor_parallel"),

@@ -74,7 +74,9 @@ def test_an_entry_point_of_an_installed_package_is_found(monkeypatch):
     point = EntryPoint("theirs", "collections:Counter", "seele.parts")
     monkeypatch.setattr(plugins, "entry_points", lambda group: [point] if group == "seele.parts" else [])
     assert find("theirs").__name__ == "Counter"
-    with pytest.raises(ConfigError, match=r"unknown name 'other'; allowed are \['own', 'theirs'\], package"):
+    with pytest.raises(
+        ConfigError, match=r"unknown name 'other' .*; allowed are \['own', 'theirs'\], package"
+    ):
         find("other")
 
 
@@ -718,9 +720,13 @@ def test_what_a_part_lacks_or_does_not_take_is_named(own_curriculum):
         )
     with pytest.raises(ConfigError, match=r"own_1.py:5: building it: TypeError: .*'high'"):
         build_selection(selection(own_curriculum(SELECTION, "Halves"), high=1), 0)
-    with pytest.raises(ConfigError, match=r"seele.curriculum.name: unknown name 'sce'; allowed are"):
+    with pytest.raises(
+        ConfigError, match=r"seele.curriculum.name: unknown name 'sce' .*'sec'\?\); allowed are"
+    ):
         build_curriculum(curriculum("sce"), ROWS, seed=0)
-    with pytest.raises(ConfigError, match=r"seele.selection.name: unknown name 'lez'; allowed are"):
+    with pytest.raises(
+        ConfigError, match=r"seele.selection.name: unknown name 'lez' .*'lze'\?\); allowed are"
+    ):
         build_selection(selection("lez"), 0)
 
 
@@ -801,7 +807,7 @@ def test_only_given_rollouts_and_expert_prefixes_have_a_loss_of_their_own():
 
 
 def test_an_unknown_source_is_named_with_the_known_ones():
-    with pytest.raises(ConfigError, match=r"seele.off_policy.source: unknown name 'teacher'; .*'trace'"):
+    with pytest.raises(ConfigError, match=r"seele.off_policy.source: unknown name 'teacher' .*'trace'\]"):
         build_source(OffPolicyConfig(source="teacher"))
 
 

@@ -351,7 +351,7 @@ BAD_SETTINGS = [
         "rollout.response_length: got 7; set data.max_response_length, which is ",
     ),
     ("actor_rollout_ref.rollout.prompt_length=7", "rollout.prompt_length: got 7; set data.max_prompt_length"),
-    ("seele.reward.grader=mathrulr", "unknown name 'mathrulr'; allowed are"),
+    ("seele.reward.grader=mathrulr", "unknown name 'mathrulr' (did you mean 'mathruler'?); allowed are"),
     (
         "seele.curriculum.columns=level",
         "seele.curriculum.columns: expected a list such as [level], got 'level'",

@@ -58,7 +58,10 @@ def test_controller_settings_pass_through():
 
 BAD = [
     ({"hints": {"settings": {"rounds": 2}}}, "seele.hints: settings: ['rounds'] belong to the run"),
-    ({"hints": {"target_acuracy": 0.5}}, "seele.hints: unknown key 'target_acuracy'; allowed keys are"),
+    (
+        {"hints": {"target_acuracy": 0.5}},
+        "seele.hints: unknown key 'target_acuracy' (did you mean 'target_accuracy'?); allowed keys are",
+    ),
     ({"hints": {"target_accuracy": "half"}}, "seele.hints.target_accuracy: expected a number, got 'half'"),
     ({"hints": {"target_accuracy": 1.0}}, "seele.hints: target_accuracy must lie in (0, 1), got 1.0"),
     ({"hints": {"rounds": 0}}, "seele.hints: rounds must be at least 1, got 0"),

@@ -637,7 +637,10 @@ def test_the_same_command_gives_the_same_figures(capsys):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--controller", "papper"], "unknown name 'papper'; allowed are ['adaback', "),
+        (
+            ["--controller", "papper"],
+            "unknown name 'papper' (did you mean 'paper'?); allowed are ['adaback', ",
+        ),
         (["--controller", "none", "--controller", "fixed:ratoi=1"], "unknown setting 'ratoi' of controller"),
         (["--controller", "fixed:ratio=2"], "seele.hints.settings.ratio: expected a number in [0, 1], got 2"),
         (["--controller", "fixed:ratio"], "expected NAME or NAME:key=value,key=value, got 'ratio'"),

@@ -16,7 +16,7 @@ import yaml
 from seele.config.build import from_mapping, require_fraction
 from seele.data.sources.reference import HubReference, beside, is_function, parse_reference, plain_name
 from seele.data.storage.files import read_yaml
-from seele.errors import ConfigError
+from seele.errors import ConfigError, did_you_mean
 from seele.plugins import find_part, installed_names
 
 GENERATED = ("arc_1d", "chains", "countdown", "gsm8k", "zebra")
@@ -243,11 +243,11 @@ def _settings_of_reference(reference: str) -> dict[str, Any]:
     elif parsed.exists():
         name, split = plain_name(parsed).removesuffix(parsed.suffix), "train"
     else:
+        names = [*dict.fromkeys((*source_names(), *installed_names(ENTRY_POINTS), *GENERATED))]
         raise ConfigError(
-            f"{reference}: neither a file or folder nor a source; sources are "
-            f"{[*dict.fromkeys((*source_names(), *installed_names(ENTRY_POINTS), *GENERATED))]}, a data set "
-            "on the hub is hf://OWNER/NAME?config=...&split=...&revision=..., and a source of your own is a "
-            "YAML file (docs/data.md)"
+            f"{reference}: neither a file or folder nor a source{did_you_mean(reference, names)}; sources "
+            f"are {names}, a data set on the hub is hf://OWNER/NAME?config=...&split=...&revision=..., and a "
+            "source of your own is a YAML file (docs/data.md)"
         )
     return {
         "data_source": _plain(name),

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from hydra._internal.utils import get_args_parser
 from omegaconf import DictConfig, OmegaConf
 
-from seele.errors import ConfigError
+from seele.errors import ConfigError, did_you_mean
 from seele_verl.options import OWN_RECIPES
 
 # Sections that are passed unchanged to Ray, vLLM, transformers or a part of the run: new keys are allowed
@@ -157,7 +156,7 @@ def explain(message: str, config: DictConfig) -> str:
         return unknown_key(found[1], config)
     if found := UNKNOWN_OPTION.search(message):
         group, name, options = found[1], found[2], found[3].split()
-        return f"{group}: unknown option {name!r}{_nearest(name, options)}; allowed are {options}"
+        return f"{group}: unknown option {name!r}{did_you_mean(name, options)}; allowed are {options}"
     head, *_ = message.split("\nConfig search path")
     return " ".join(head.split())
 
@@ -173,23 +172,7 @@ def unknown_key(key: str, config: DictConfig) -> str:
             else f"{key}: unknown key, {path} is a value"
         )
     allowed = sorted({*map(str, section), *(GROUPS if not path else ())})
-    near = _nearest(name, allowed)
+    near = did_you_mean(name, allowed)
     if f"{key}.".startswith(OPEN_SECTIONS):
         return f"{key}: no value to change there{near}; a leading '+' adds one: +{key}=VALUE"
     return f"{key}: unknown key{near}; allowed {f'in {path}' if path else 'there'} are {allowed}"
-
-
-def _nearest(name: str, allowed: Sequence[str]) -> str:
-    """Return the question whether a similar name was meant, or "". Names whose words begin with those of
-    ``name`` come first (``total_training_steps`` for ``total_step``), then its initials (``lr`` for
-    ``learning_rate``).
-    """
-    words = name.split("_")
-    begins = re.compile(r"\w*_".join(map(re.escape, words)) + r"\w*")
-    initials = "".join(word[:1] for word in words)
-    near = [
-        *sorted(filter(begins.fullmatch, allowed), key=len),
-        *(each for each in allowed if each == initials),
-        *get_close_matches(name, allowed, n=1),
-    ]
-    return f" (did you mean {near[0]!r}?)" if near else ""
