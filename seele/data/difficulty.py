@@ -13,7 +13,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Self
 
-from seele.data.storage.files import check_output, file_sha256, read_json_lines, write_atomically
+from seele.data.storage.files import (
+    check_output,
+    file_sha256,
+    manifest_beside,
+    read_json_lines,
+    write_atomically,
+)
 from seele.data.storage.parquet import copy_rows
 from seele.data.storage.schema import read_problems
 from seele.errors import ConfigError, DataError
@@ -127,6 +133,7 @@ def filter_file(file: Path, out: Path, counts_file: Path, band: Band) -> str:
         ConfigError: If the band's correct samples exceed the number of samples, or ``out`` is ``file``.
     """
     check_output(file, out)
+    manifest = manifest_beside(out, file)
     counts = read_counts(counts_file)
     band.check(counts.samples)
     found = _find_counts(file, counts, counts_file)
@@ -142,7 +149,6 @@ def filter_file(file: Path, out: Path, counts_file: Path, band: Band) -> str:
             f"{out}: not written, because {summary}. Problems by correct samples: {listed}. "
             f"{_describe_shares(shares)}"
         )
-    manifest = out.with_suffix(".manifest.json")
     # The manifest marks the file as complete.
     manifest.unlink(missing_ok=True)
     copy_rows(file, out, keep)

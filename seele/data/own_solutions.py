@@ -3,13 +3,24 @@ PrefixRL collects them before training (arXiv:2601.18795).
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any, ClassVar
 
 from seele.data.steps.cutting import split_steps
 from seele.records import Instance, State, Visit
 from seele.saved_state import read_count, read_state
+
+
+def continued(hint: Sequence[str], response: str) -> tuple[str, ...]:
+    """Return the steps of a hint and of the response that continues it.
+
+    Where a token holds a step's last blank and the next step's first word, the blank is not in the hint that
+    the policy saw, and the response begins with it.
+    """
+    if hint and hint[-1].endswith(" ") and response.startswith(" "):
+        hint = (*hint[:-1], hint[-1][:-1])
+    return (*hint, *split_steps(response))
 
 
 class OwnSolutions:
@@ -36,7 +47,7 @@ class OwnSolutions:
             if right:
                 best = min(right, key=attrgetter("preference"))
                 hint = visit.instance.steps[: best.hint_steps] if self._goes_on_from_hint else ()
-                self._steps[problem] = (*hint, *split_steps(best.completion.text))
+                self._steps[problem] = continued(hint, best.completion.text)
 
     def applied(self, problem: int, instance: Instance) -> Instance:
         """Return the problem with the policy's own solution, if any, in place of the worked solution."""

@@ -25,7 +25,7 @@ def divide_file(
 
     Args:
         file: A file of problems.
-        first: Gets the problems for which ``is_in_first_part`` holds; not written if there are none.
+        first: Gets a share of the problems, by a hash of their ids; not written if there are none.
         rest: Gets the other problems; not written if there are none.
         share: Expected share of the first part, in [0, 1].
         seed: Each seed gives another division.
@@ -37,7 +37,9 @@ def divide_file(
     Raises:
         DataError: If the file is missing, or a row violates the schema.
     """
-    is_first = [is_in_first_part(each.instance_id, share=share, seed=seed) for each in iterate_problems(file)]
+    # The prefix makes the parts independent of the division by which the file was prepared.
+    ids = (f"stages/{each.instance_id}" for each in iterate_problems(file))
+    is_first = [is_in_first_part(each, share=share, seed=seed) for each in ids]
     divided = is_first if max_samples < 0 else is_first[:max_samples]
     left_out = [None] * (len(is_first) - len(divided))
     for target, part in ((first, True), (rest, False)):

@@ -5,10 +5,12 @@ server's messages.
 """
 
 import email.utils
+import errno
 import http.client
 import json
 import os
 import socket
+import ssl
 import time
 import urllib.error
 import urllib.parse
@@ -117,7 +119,9 @@ def exchange(endpoint: Endpoint, path: str, payload: Any = None) -> Any:
     except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
         passing = PassingError(_without(key, str(error)) or type(error).__name__)
         reason = error.reason if isinstance(error, urllib.error.URLError) else None
-        passing.is_unpaid = isinstance(reason, ConnectionRefusedError | socket.gaierror)
+        passing.is_unpaid = isinstance(reason, ConnectionRefusedError | socket.gaierror | ssl.SSLError) or (
+            isinstance(reason, OSError) and reason.errno in (errno.ENETUNREACH, errno.EHOSTUNREACH)
+        )
         raise passing from error
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from seele.data.steps.hint_units import most_hint_steps
 from seele.records import Instance
 from seele.report.comparison.tables import amount, practice_cell, share
 from seele.report.curves import aimed_accuracy
@@ -99,7 +100,7 @@ def hint_lines(instance: Instance) -> Iterator[tuple[float | None, str, bool]]:
     """Yield each step's hint ratio (None if no hint may end with it), its text, and whether hints from there
     on state the answer. The empty hint comes first. Tiers do not count: see ``tier_lines``.
     """
-    by_steps = replace(instance, tiers=())
+    by_steps = replace(instance, tiers=(), longest_hint=most_hint_steps(instance.steps))
     ratios = {by_steps.num_hint_steps(ratio): ratio for ratio in by_steps.legal_hint_ratios}
     yield 0.0, "", False
     for number, step in enumerate(instance.steps, start=1):

@@ -69,13 +69,7 @@ def _find(folder: Path) -> Iterator[Path]:
         if is_run_folder(folder):
             yield folder
             return
-        inside = sorted(
-            entry.name
-            for entry in os.scandir(folder)
-            if not entry.name.startswith(".")
-            # A link may lead to a run, but is not searched: it could lead back.
-            and (is_run_folder(Path(entry.path)) if entry.is_symlink() else entry.is_dir())
-        )
+        inside = sorted(entry.name for entry in os.scandir(folder) if _may_hold_runs(entry))
     except FileNotFoundError:  # removed meanwhile
         return
     except OSError:
@@ -83,6 +77,16 @@ def _find(folder: Path) -> Iterator[Path]:
         return
     for name in inside:
         yield from _find(folder / name)
+
+
+def _may_hold_runs(entry: "os.DirEntry[str]") -> bool:
+    if entry.name.startswith("."):
+        return False
+    try:
+        # A link may lead to a run, but is not searched: it could lead back.
+        return is_run_folder(Path(entry.path)) if entry.is_symlink() else entry.is_dir()
+    except OSError:
+        return True  # listed as one that cannot be read
 
 
 def _summarise(run: Path, name: str) -> RunSummary:

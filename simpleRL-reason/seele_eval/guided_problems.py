@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from seele.data.steps.hint_units import most_hint_steps
 from seele.data.storage.files import check_output
 from seele.data.storage.schema import GUIDED_BY, content_id, read_problems, rewrite_problems
 from seele.records import Instance
@@ -72,7 +73,7 @@ def sample(options: argparse.Namespace, *, complete: Complete | None = None) -> 
     problems = read_problems(options.file)
 
     def longest(instance: Instance) -> int:
-        return steps_within(instance.steps, options.longest)
+        return min(steps_within(instance.steps, options.longest), most_hint_steps(instance.steps))
 
     def give(request: Request, instance: Instance, hint_steps: int) -> Request:
         if not hint_steps:

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from seele.data.steps.cutting import split_steps
+from seele.data.own_solutions import continued
+from seele.data.steps.hint_units import most_hint_steps
 from seele.data.storage.files import check_output
 from seele.data.storage.schema import content_id, read_problems, rewrite_problems
 from seele.records import Instance
@@ -34,8 +35,7 @@ OWN_SHARE = "own_share"
 def own_solution(instance: Instance, tried: Tried) -> tuple[Instance, float]:
     """The problem with a right response as its solution, and the share of it that the model wrote."""
     assert tried.text is not None
-    hint = instance.steps[: tried.hint_steps]
-    steps = (*hint, *split_steps(tried.text))
+    steps = continued(instance.steps[: tried.hint_steps], tried.text)
     own = replace(
         instance,
         instance_id=content_id(instance.data_source, instance.question, steps, instance.answer),
@@ -58,7 +58,7 @@ def sample(options: argparse.Namespace, *, complete: Complete | None = None) -> 
     """
     check_output(options.file, options.out)
     problems = read_problems(options.file)
-    hints = Hints(longest=lambda instance: max(len(instance.steps) - 1, 0), give=_go_on_from_hint)
+    hints = Hints(longest=lambda instance: most_hint_steps(instance.steps), give=_go_on_from_hint)
     return _write(
         options.file, options.out, problems, solved(search(options, problems, hints, complete=complete))
     )

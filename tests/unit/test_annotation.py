@@ -297,6 +297,18 @@ def test_a_server_that_has_no_reply_to_twenty_problems_is_not_asked_about_the_re
     assert len(server.asked) == asked
 
 
+def test_recorded_replies_do_not_hide_that_the_server_is_down(server, annotate):
+    many = [problem(number) for number in range(60)]
+    server.answer = wrong
+    with pytest.raises(DataError, match="no reply was kept"):
+        annotate(many, attempts=1)
+    server.misbehave = lambda number: (503, "down")
+    server.asked.clear()
+    with pytest.raises(DataError, match="no reply for 20 problems in a row"):
+        annotate(many, attempts=2, concurrency=1, tries=1)
+    assert len(server.asked) == 20
+
+
 def test_a_server_that_refuses_long_problems_is_asked_about_all(server, annotate):
     server.answer = solve
     server.misbehave = lambda number: (400, "too long") if number > 1 else None
@@ -511,6 +523,7 @@ def test_where_no_reply_is_kept_nothing_is_written(server, annotate, tmp_path):
     ("out", "calls", "said"),
     [
         ("a.parquet", "calls.jsonl", "--out .*a.parquet: is a folder or .*a.parquet; name another file"),
+        ("a.annotated", "calls.jsonl", "--out .*a.annotated: would have the manifest of .*a.parquet"),
         ("b.parquet", "a.parquet", "--calls .*a.parquet: is the file of problems, --out or its manifest"),
         ("b.parquet", "x/../b.parquet", "--calls .*b.parquet: is the file of problems"),
         ("b.parquet", "b.manifest.json", "--calls .*b.manifest.json: is the file of problems"),
@@ -694,6 +707,7 @@ def test_a_mention_of_a_step_is_no_marker():
         ("Step 2: a\nStep 3: \\boxed{7}", Rejection.FORMAT),
         ("Step 1: a\nStep 1: \\boxed{7}", Rejection.FORMAT),
         ("Step 1: half a sign \ud83d\nStep 2: \\boxed{7}", Rejection.FORMAT),
+        ("Step 1: \\begin{align}x&=5\nStep 2: y&=1\\end{align}\nStep 3: \\boxed{7}", Rejection.FORMAT),
         ("Step 1: a\nStep 2:\n\nStep 3: \\boxed{7}", Rejection.BLANK_STEP),
         ("Step 1:\r\n\r\nStep 2: \\boxed{7}", Rejection.BLANK_STEP),
         ("Step 1: a\n**Step 2:**\n---\nStep 3: \\boxed{7}", Rejection.BLANK_STEP),

@@ -1,12 +1,16 @@
 """Samples from a server: exchanges with it, completions, difficulty and hint curves."""
 
 import email.utils
+import errno
 import json
 import os
 import re
+import ssl
 import threading
 import time
 from dataclasses import replace
+from types import SimpleNamespace
+from urllib.error import URLError
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -136,6 +140,24 @@ def test_where_nobody_listens_nothing_is_paid(server):
     with pytest.raises(PassingError) as raised:
         ask(server)
     assert raised.value.is_unpaid
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_unpaid"),
+    [
+        (ssl.SSLCertVerificationError("self-signed certificate"), True),
+        (OSError(errno.ENETUNREACH, "Network is unreachable"), True),
+        (OSError(errno.ECONNRESET, "Connection reset by peer"), False),
+    ],
+)
+def test_a_request_that_never_left_is_not_paid(server, monkeypatch, reason, is_unpaid):
+    def fail(*_, **__):
+        raise URLError(reason)
+
+    monkeypatch.setattr("seele.endpoint.http._OPENER", SimpleNamespace(open=fail))
+    with pytest.raises(PassingError) as raised:
+        ask(server)
+    assert raised.value.is_unpaid is is_unpaid
 
 
 @pytest.mark.parametrize("slowness", ["delay_s", "drip_s"])

@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from helpers.hint_search import MadeUpModel, drawer
+from seele.data.own_solutions import continued
+from seele.data.steps.hint_units import most_hint_steps
 from seele.data.storage.files import file_sha256
 from seele.data.storage.parquet import set_column
 from seele.data.storage.schema import read_problems, write_problems
@@ -34,6 +36,19 @@ class Model(MadeUpModel):
 def draw(tmp_path, monkeypatch):
     problems = [instance(name) for name in ("easy", "mid", "never")]
     return drawer(own_solutions, problems, tmp_path / "own.parquet", monkeypatch)
+
+
+def test_a_hint_ends_before_the_only_box():
+    early = ("The answer is \\boxed{5}.\n", "Let us see.\n", "So it is.")
+    assert most_hint_steps(early) == 0
+    assert most_hint_steps(("a.\n", "b.\n", "c: \\boxed{5}.\n", "Remark.")) == 2
+    assert most_hint_steps(("a.\n", "b.")) == 1 and most_hint_steps(()) == 0
+
+
+def test_a_blank_that_the_response_begins_with_is_not_doubled():
+    steps = continued(("We get 5. ",), " Then 6. So \\boxed{11}.")
+    assert steps[0] == "We get 5." and "".join(steps) == "We get 5. Then 6. So \\boxed{11}."
+    assert continued(("One.\n",), "\nTwo.") == ("One.\n", "\nTwo.")
 
 
 def test_each_problem_is_asked_behind_as_short_a_hint_as_it_needs(draw):

@@ -414,11 +414,22 @@ def file(tmp_path):
     return tmp_path / "train.parquet"
 
 
+def test_the_parts_do_not_depend_on_how_the_file_was_prepared(tmp_path):
+    kept = sorted({*range(1000)} - first_part(1000, share=0.4, seed=0))  # as with heldout_share=0.4
+    problems = [
+        Instance(instance_id=f"p-{i}", data_source="d", question="q", steps=("s",), answer="a") for i in kept
+    ]
+    write_problems(tmp_path / "train.parquet", problems, split="train")
+    divide_file(tmp_path / "train.parquet", tmp_path / "a", tmp_path / "b", share=0.4, seed=0)
+    assert 0.3 < len([*read_problems(tmp_path / "a")]) / len(kept) < 0.5
+
+
 def test_files_are_disjoint_complete_in_order_and_keep_all_columns(file, tmp_path):
     first, rest = tmp_path / "sft" / "a.parquet", tmp_path / "rl" / "a.parquet"
     divide_file(file, first, rest, share=0.4, seed=3)
     levels = {part: [problem.level for problem in read_problems(part)] for part in (first, rest)}
-    assert levels[first] == sorted(first_part(40, share=0.4, seed=3))
+    is_first = [is_in_first_part(f"stages/p-{i}", share=0.4, seed=3) for i in range(40)]
+    assert levels[first] == [i for i in range(40) if is_first[i]]
     assert sorted(levels[first] + levels[rest]) == list(range(40))
     assert levels[rest] == sorted(levels[rest])
     assert [row["topic"] for row in read_columns(rest, ["topic"])] == [f"topic {i % 3}" for i in levels[rest]]

@@ -169,6 +169,21 @@ def test_broken_runs_get_a_line_that_says_why(tmp_path):
     assert "metrics.jsonl holds no complete step." in table and "metrics.jsonl is missing." in table
 
 
+def test_a_link_that_may_not_be_followed_costs_only_its_own_line(tmp_path, monkeypatch):
+    make_run(tmp_path / "own")
+    (tmp_path / "theirs").symlink_to("/nowhere")
+
+    def refuse(folder):
+        if folder.name == "theirs":
+            raise PermissionError(13, "Permission denied", str(folder))
+        return is_run_folder(folder)
+
+    is_run_folder = overview.is_run_folder
+    monkeypatch.setattr(overview, "is_run_folder", refuse)
+    states = {run.name: run.state for run in list_runs(tmp_path)}
+    assert states == {"own": RunState.FINISHED, "theirs": RunState.BROKEN}
+
+
 def test_a_log_that_was_cut_off_counts_up_to_the_last_whole_line(tmp_path):
     cut = make_run(tmp_path / "cut") / "metrics.jsonl"
     cut.write_text(cut.read_text() + '{"step": 4, "val/accuracy/chains/held')

@@ -45,6 +45,8 @@ class Outcome:
     """Why there is no further reply: refused, given up, or out of budget."""
     failure_text: str = ""
     """Description of the failure."""
+    is_from_server: bool = False
+    """True if the server replied in this run; else all replies are recorded ones, if there are any."""
 
     @property
     def reason(self) -> Rejection | None:
@@ -103,9 +105,9 @@ class Annotation:
                         passed_over = (
                             (Rejection.BUDGET, Rejection.REFUSED) if has_replied else (Rejection.BUDGET,)
                         )
-                        if outcome.replies:
+                        if outcome.is_from_server:
                             streak, has_replied = 0, True
-                        elif outcome.failure not in passed_over:
+                        elif outcome.failure and outcome.failure not in passed_over:
                             streak += 1
                         if streak >= _LONGEST_STREAK:
                             raise DataError(
@@ -123,21 +125,24 @@ class Annotation:
 
     def work_out(self, task: Task) -> Outcome:
         """Send requests, or look up recorded replies, until a reply is kept."""
-        rejections: list[Rejection] = []
+        outcome = Outcome()
         for attempt in range(self.annotator.attempts):
             call = self.annotator.call(task, attempt)
-            try:
-                reply = self.ledger.replies.get(call.key) or self._ask(call)
-            except OutOfBudgetError:
-                return Outcome(rejections=tuple(rejections), failure=Rejection.BUDGET)
-            except (GaveUpError, RequestRefusedError) as error:
-                kind = Rejection.GAVE_UP if isinstance(error, GaveUpError) else Rejection.REFUSED
-                return Outcome(rejections=tuple(rejections), failure=kind, failure_text=str(error))
+            reply = self.ledger.replies.get(call.key)
+            if reply is None:
+                try:
+                    reply = self._ask(call)
+                except OutOfBudgetError:
+                    return replace(outcome, failure=Rejection.BUDGET)
+                except (GaveUpError, RequestRefusedError) as error:
+                    kind = Rejection.GAVE_UP if isinstance(error, GaveUpError) else Rejection.REFUSED
+                    return replace(outcome, failure=kind, failure_text=str(error))
+                outcome = replace(outcome, is_from_server=True)
             texts, rejection = self.judge(reply, task.instance)
             if rejection is None:
-                return Outcome(texts=texts, rejections=tuple(rejections))
-            rejections.append(rejection)
-        return Outcome(rejections=tuple(rejections))
+                return replace(outcome, texts=texts)
+            outcome = replace(outcome, rejections=(*outcome.rejections, rejection))
+        return outcome
 
     def _ask(self, call: Call) -> Reply:
         at = f"{self.annotator.endpoint.url}{_PATH}"

@@ -19,7 +19,7 @@ from seele.data.annotation.report import (
     forecast_text,
     summary_text,
 )
-from seele.data.storage.files import check_output, file_sha256, write_atomically
+from seele.data.storage.files import check_output, file_sha256, manifest_beside, write_atomically
 from seele.data.storage.schema import read_problems
 from seele.endpoint import Patience
 from seele.errors import ConfigError, DataError
@@ -55,7 +55,7 @@ class AnnotationOrder:
     @property
     def manifest(self) -> Path:
         """Path of the manifest beside the file; written last, so it marks the file as complete."""
-        return self.out.with_suffix(".manifest.json")
+        return manifest_beside(self.out, self.file)
 
     @property
     def limit(self) -> float:

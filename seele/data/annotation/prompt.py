@@ -20,6 +20,7 @@ from seele.data.annotation.reply import (
     fingerprint,
     heading,
 )
+from seele.data.steps.cutting import join_steps
 from seele.endpoint import Reply
 from seele.errors import ConfigError
 from seele.records import UNGRADED, Grade, GradeReason, Instance
@@ -128,8 +129,9 @@ def judge(
     steps = tuple(piece.text for piece in pieces)
     if rejection is not None:
         return (), rejection
-    if [piece.number for piece in pieces] != list(range(1, len(pieces) + 1)):
-        return (), Rejection.FORMAT
+    is_counted = [piece.number for piece in pieces] == list(range(1, len(pieces) + 1))
+    if not is_counted or (all(map(str.strip, steps)) and join_steps(steps, separator="") != steps):
+        return (), Rejection.FORMAT  # misnumbered, or cut inside a formula
     if any(piece.is_blank for piece in pieces):
         return steps, Rejection.BLANK_STEP
     if len(steps) < min_steps:

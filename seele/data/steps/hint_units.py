@@ -77,6 +77,12 @@ def for_hints(instance: Instance, hints: HintConfig, tokenizer: Tokenizer) -> In
     )
 
 
+def most_hint_steps(steps: Sequence[str]) -> int:
+    """Return how many leading steps a hint may reveal: not all, and none that opens the last box."""
+    before_answer = fewest_steps(steps, _start_of_answer(steps, "step") + 1) - 1
+    return max(0, min(before_answer, len(steps) - 1))
+
+
 def _start_of_answer(steps: Sequence[str], unit: str) -> int:
     """Return the number of leading characters that a hint may reveal: those before the last box.
 

@@ -123,14 +123,15 @@ _FILLER = (
     r"|(?i:the|a|an|of|to|option|choice|equal|exactly|about|approximately|only|simply|total|value)\b)){0,12}?"
     rf"{BLANKS}"
 )
+_MINUS_BEFORE = r"(?:[-\u2212]\s?)?"  # of a negative answer, whose mention begins with its digits
 _AFTER_ANSWER_IS = re.compile(
     r"(?:(?i:\b(?:answer|ans|result|solution)\b(?:\s(?:choice|option))?[*_\s]*+"
     r"(?:is|are|was|be|equals|=|:|-|\u2013|\u2014|\.)?|\b(?:option|choice)\b|\#\#\#\#|<answer>)"
-    rf"|\\boxed\s?\{{){_FILLER}\Z"
+    rf"|\\boxed\s?\{{){_FILLER}{_MINUS_BEFORE}\Z"
 )
 _AFTER_RELATION = re.compile(
     r"(?:=|≈|≡|⇒|→|≤|≥|\\(?:approx|equiv|Rightarrow|implies|to|[lg]eq?q?)(?![a-zA-Z])"
-    rf"|\b(?:is|are|equals?|gives|get|obtain|yields)\b){_FILLER}(?:[-\u2212]\s?)?\Z"
+    rf"|\b(?:is|are|equals?|gives|get|obtain|yields)\b){_FILLER}{_MINUS_BEFORE}\Z"
 )
 _LOOK_BACK = 80  # characters examined before the answer
 _BLANK_MATHS = r"(?:\s|\\[,;:! ]|[$]|\\\)|\\(?:text|mathrm)\s?\{[^{}]{0,40}\})*+"
@@ -139,7 +140,7 @@ _OPERATOR = re.compile(
     r"|\\(?:times|cdot|div|frac|sqrt|pm|[lg]eq?q?)(?![a-zA-Z]))"
 )
 _EQUALS_UNKNOWN = re.compile(r"\s?=\s?[A-Za-z](?=\s*+(?:[.,;$\n]|\\[)\]]|\Z))")
-_AFTER_OPERATOR = re.compile(r"[-+*/\u00d7·^\d]\s?\Z")
+_AFTER_OPERATOR = re.compile(r"(?:[+*/\u00d7·^\d]|(?:\b[A-Za-z]|\d[A-Za-z]?|[)\]}])\s?[-\u2212])\s?\Z")
 
 _TELLING_CHARS = 6  # letters and digits; shorter answers also occur by chance
 

@@ -130,6 +130,21 @@ def check_output(file: Path, out: Path, *, option: str = "--out") -> None:
         raise ConfigError(f"{option} {out}: is a folder or {file}; name another file")
 
 
+def manifest_beside(out: Path, file: Path) -> Path:
+    """Return the path of the manifest of ``out``, which is made from ``file``.
+
+    Raises:
+        ConfigError: If ``file`` has the same one.
+    """
+    manifest = out.with_suffix(".manifest.json")
+    if manifest.resolve() == file.with_suffix(".manifest.json").resolve():
+        raise ConfigError(
+            f"--out {out}: would have the manifest of {file}, as their names differ only in the ending; name "
+            "another file"
+        )
+    return manifest
+
+
 def nearest_existing(path: Path) -> Path:
     """Return ``path`` or, as long as nothing is there, the folder above."""
     return next(each for each in (path, *path.parents) if each.exists())
