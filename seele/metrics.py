@@ -238,8 +238,8 @@ METRICS: dict[str, dict[str, str]] = {
         ),
         "rollout/seconds_round_N": (
             "seconds from when a round's rollouts under one hint were asked for until the last of them was "
-            "graded, mean over problems; problems run side by side, so that rounds do not add up to "
-            "`timing_s/gen`"
+            "graded, mean over problems and their hints of the round; problems run side by side, so that "
+            "rounds do not add up to `timing_s/gen`"
         ),
         "flops": (
             "model FLOPs of the step (`seele/maths/model_shapes.py`): 2 per parameter and token that was "

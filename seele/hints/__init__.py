@@ -136,6 +136,7 @@ def check_controller(settings: SeeleConfig) -> None:
             build(),
             rounds=hints.rounds,
             num_rollouts=min(hints.rollouts_of_rounds),
+            rescues=hints.when == "rescue",
         )
 
 

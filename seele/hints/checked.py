@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -155,7 +156,13 @@ _PROBLEMS = {
 
 
 def check_round_trip(
-    part: Any, saved: Controller, restored: Controller, *, rounds: int, num_rollouts: int
+    part: Any,
+    saved: Controller,
+    restored: Controller,
+    *,
+    rounds: int,
+    num_rollouts: int,
+    rescues: bool = False,
 ) -> None:
     """Have one controller learn from made-up visits, restore another from its state, and compare the two.
 
@@ -165,17 +172,17 @@ def check_round_trip(
         restored: Another one with the same settings.
         rounds: Rounds of a visit.
         num_rollouts: Rollouts of a round.
+        rescues: Whether later rounds have a rollout for each hint (``seele.hints.when=rescue``).
 
     Raises:
         ConfigError: Their states or their next plans differ.
         PluginError: The controller raised, or returned an invalid plan.
     """
+    make_step = partial(_make_step, rounds=rounds, num_rollouts=num_rollouts, rescues=rescues)
     for step in (1, 2):
-        _make_step(saved, step, rounds=rounds, num_rollouts=num_rollouts)
+        make_step(saved, step)
     check_restores(saved, restored, part=part, key=KEY)
-    plans, others = (
-        _make_step(each, 3, rounds=rounds, num_rollouts=num_rollouts) for each in (saved, restored)
-    )
+    plans, others = (make_step(each, 3) for each in (saved, restored))
     if differ := [(plan, other) for plan, other in zip(plans, others, strict=True) if plan != other]:
         plan, other = differ[0]
         raise ConfigError(
@@ -196,15 +203,18 @@ def check_round_trip(
 
 
 def _make_step(
-    controller: Controller, step: int, *, rounds: int, num_rollouts: int
+    controller: Controller, step: int, *, rounds: int, num_rollouts: int, rescues: bool
 ) -> list[tuple[HintShare, ...]]:
     """Visit each made-up problem in a step, and return the plans of all rounds."""
     controller.begin_step(step)
     plans = []
     for number, (instance_id, legal_ratios) in enumerate(_PROBLEMS.items()):
         for round_index in range(rounds):
+            size = len(legal_ratios) - 1 if rescues and round_index else num_rollouts
+            if not size:
+                continue
             request = RoundRequest(instance_id, round_index, legal_ratios)
-            (plan,) = controller.plan_rounds([request], num_rollouts=num_rollouts)
+            (plan,) = controller.plan_rounds([request], num_rollouts=size)
             plans.append(plan)
             for share in plan:
                 solves = share.num_rollouts * (number + step) // 5 if len(legal_ratios) > 1 else 0

@@ -17,11 +17,12 @@ from seele.rollout.unanswered import Graded, Unanswered, find_unanswered
 
 
 def rounds_of(visit: Visit) -> Array:
-    """(M, 4) round index, hint ratio, accuracy and number of rollouts of each of the visit's rounds."""
+    """(M, 4) round index, hint ratio, accuracy and number of rollouts of each of the visit's rounds. Probes
+    count only in a visit of nothing else.
+    """
     corrects: dict[tuple[int, float], list[bool]] = defaultdict(list)
-    for rollout in visit.generated:
-        if not rollout.share.is_probe:
-            corrects[rollout.round_index, rollout.share.hint_ratio].append(rollout.grade.correct)
+    for rollout in [each for each in visit.generated if not each.share.is_probe] or visit.generated:
+        corrects[rollout.round_index, rollout.share.hint_ratio].append(rollout.grade.correct)
     return np.array([(*place, np.mean(values), len(values)) for place, values in corrects.items()])
 
 
@@ -29,7 +30,7 @@ def step_metrics(visits: Sequence[Visit], *, continues_hints: bool = True) -> di
     """Accuracy, hints and grading of one step.
 
     Args:
-        visits: The step's visits, at least one, each with at least one rollout that is not a probe.
+        visits: The step's visits, at least one, each with at least one rollout.
         continues_hints: False if hints stand in the user's turn, so that every rollout is a whole solution.
 
     Returns:

@@ -175,8 +175,10 @@ async def run_until_success(
                 break
             tried |= hints
             rollouts = await visit.roll_out(plan, round_index, 0)
-            accuracy = sum(map(succeeded, rollouts)) / len(rollouts)
-            if failing_accuracy < accuracy <= (passing_accuracy if round_index else 1.0):
+            num_correct, most = sum(map(succeeded, rollouts)), passing_accuracy if round_index else 1.0
+            # As the controller computes it (``seele.hints.conditions``).
+            has_failed = num_correct <= failing_accuracy * len(rollouts)
+            if not has_failed and num_correct / len(rollouts) <= most:
                 break
     finally:
         await controller.end_visit(instance.instance_id)
@@ -221,7 +223,9 @@ async def run_with_rescue(
             plan = await visit.plan(1, num_hints, left=num_hints)
             hinted = any(share.hint_ratio for share in plan)
             tried = await visit.roll_out(plan, 1, size) if hinted else []
-            rescue = min(filter(succeeded, tried), key=attrgetter("hint_steps"), default=None)
+            # A rollout may have lost its hint (``seele.hints.dropout``).
+            solved = [each for each in tried if each.hint_steps and succeeded(each)]
+            rescue = min(solved, key=attrgetter("hint_steps"), default=None)
             if rescue is not None:
                 failed = next(each for each in reversed(rollouts) if not succeeded(each))
                 rescue = dataclasses.replace(rescue, rollout_index=failed.rollout_index)

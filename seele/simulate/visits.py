@@ -198,7 +198,7 @@ class _Simulation:
             trace.num_generated_NV[n, self.visit] += planned
             self._record(n, slice(kept_index, None), plan)
             most = hints.passing_accuracy if round_index else 1.0
-            is_kept = hints.failing_accuracy < num_correct / planned <= most
+            is_kept = num_correct > hints.failing_accuracy * planned and num_correct / planned <= most
             if planned > size or (hints.when == "until_success" and is_kept):
                 trace.num_rounds_NV[n, self.visit] = round_index + 1
         return outcomes, late
@@ -219,7 +219,7 @@ class _Simulation:
                 tried += outcomes
                 trace.num_rounds_NV[n, self.visit] = 2
                 trace.num_generated_NV[n, self.visit] += num_hints
-                if solved := [seen.hint_ratio for seen in outcomes if seen.num_correct]:
+                if solved := [seen.hint_ratio for seen in outcomes if seen.num_correct and seen.hint_ratio]:
                     trace.correct_NVR[n, self.visit, 0] += 1
                     kept = (HintShare(self.legal[n][0], num_kept), HintShare(min(solved), 1))
                     self._record(n, slice(1), kept)

@@ -435,6 +435,31 @@ def test_a_controller_of_ones_own_learns_saves_and_goes_on(own):
         again.load_state_dict(build("paper").state_dict())
 
 
+EVERY_HINT = """
+from seele.hints import Controller
+from seele.records import HintShare
+
+
+class EveryHint(Controller):
+    def plan_rounds(self, requests, *, num_rollouts):
+        return [self.plan(request, num_rollouts) for request in requests]
+
+    def plan(self, request, num_rollouts):
+        if request.round_index == 0:
+            return (HintShare(0.0, num_rollouts),)
+        return tuple(HintShare(ratio, 1) for ratio in request.legal_ratios[1:])
+
+    def observe_rounds(self, outcomes):
+        pass
+"""
+
+
+def test_a_controller_of_ones_own_may_rescue(tmp_path):
+    (tmp_path / "own.py").write_text(EVERY_HINT)
+    rescue = {"when": "rescue", "rounds": 2, "rollouts_per_prompt": 8}
+    check_controller(settings(f"{tmp_path}/own.py:EveryHint", **rescue))
+
+
 def test_its_settings_are_its_own_and_checked(own):
     with pytest.raises(ConfigError, match=r"unknown setting 'stp' of .*; allowed are \['step'\]"):
         build(own(), stp=1)

@@ -156,6 +156,10 @@ def test_the_weakest_hint_that_helps_replaces_one_failure():
                 for each in range(num_rollouts)
             }
 
+    class LaterRight(Helped):
+        async def __call__(self, *, round_index, num_rollouts, **_):
+            yield {each: completion("2" if round_index else "0") for each in range(num_rollouts)}
+
     def rescued(from_steps, *, controller, failing=0.0, sample=None):
         sample = sample or Helped()
         sample.from_steps = from_steps
@@ -170,6 +174,10 @@ def test_the_weakest_hint_that_helps_replaces_one_failure():
     assert controller.told[:3] == [("plan", 0, 3), ("observe", 0.0, 0, 3), ("plan", 1, 3)]
     observed = {each for each in controller.told[3:] if each[0] == "observe"}
     assert observed == {("observe", 0.25, 0, 1), ("observe", 0.5, 1, 1), ("observe", 0.75, 1, 1)}
+    # A success that lost its hint is no rescue.
+    dropped = EachController()
+    dropped.hints = (0.0, 0.25, 0.75)
+    assert rescued(0, controller=dropped, sample=LaterRight())[2] == (1, 1, 1.0)
     # No hint helps, none is needed, or none is given.
     assert rescued(9, controller=EachController()) == [(0, 0, 0.0)] * 3
     needless = EachController()

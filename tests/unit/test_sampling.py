@@ -1,11 +1,13 @@
 """Samples of the policy: their noise, their cache, where they stop, and un-hinted accuracy."""
 
+import asyncio
 import dataclasses
 import functools
 import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -36,6 +38,7 @@ from seele_eval.validation import Conditions, measure_splits, read_conditions, r
 from seele_verl.engine import seeded_sampling
 from seele_verl.engine.seeded_sampling import GAMMA, draw_tokens, exponential_noise, mix_32, mix_64, seeds_of
 from seele_verl.rollout_cache import RolloutCache, check_rollout_cache
+from seele_verl.round_sampler import TrainingSampler
 from seele_verl.settings import read_settings
 from seele_verl.train import compose
 
@@ -149,6 +152,25 @@ PARTS = [({1: completion(7, 8)}, 2), ({0: completion(9, finish=Finish.LENGTH)}, 
 def test_an_answer_comes_back_as_it_came(tmp_path):
     RolloutCache(tmp_path / "new", model="m").keep(4, REQUEST, PARTS)
     assert RolloutCache(tmp_path / "new", model="m").find(4, dict(reversed(REQUEST.items()))) == PARTS
+
+
+@pytest.mark.parametrize(("quorum", "expected"), [(1, PARTS), (2, [({**PARTS[0][0], **PARTS[1][0]}, 3)])])
+def test_a_round_that_a_quorum_divided_is_whole_without_one(tmp_path, quorum, expected):
+    cache, told = RolloutCache(tmp_path, model="m"), []
+    controller = SimpleNamespace(
+        count_tokens=lambda *_, **tokens: told.append(tokens), time_round=lambda *_: 0
+    )
+    sampler = object.__new__(TrainingSampler)
+    sampler.step, sampler.cache, sampler.controller, sampler.watch_of = 4, cache, controller, None
+    sampler._request, sampler.run = lambda *_: REQUEST, tmp_path
+    cache.keep(4, REQUEST, PARTS)
+
+    async def sample():
+        asked = {"hint_steps": 0, "round_index": 0, "first_rollout": 0, "num_rollouts": 2, "quorum": quorum}
+        return [part async for part in sampler(**asked)]
+
+    assert asyncio.run(sample()) == [completions for completions, _ in expected]
+    assert len(told) == len(expected) and sampler.model_version == 3
 
 
 @pytest.mark.parametrize(

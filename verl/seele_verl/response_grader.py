@@ -2,6 +2,7 @@
 
 import dataclasses
 from functools import partial
+from typing import Any
 
 from seele.config import SeeleConfig
 from seele.hints import steers_on_milestones
@@ -43,8 +44,7 @@ class ResponseGrader:
             find_walk(self._seele.credit.walk),
             instance.milestones,
             completion.text,
-            shown=_num_shown(instance, hint_steps),
-            hint=self._hint_before(instance, hint_steps),
+            **self._stated_before(instance, hint_steps),
         )
         seen = walk(correct=grade.correct)
         # Only a right answer can excuse an error.
@@ -62,14 +62,17 @@ class ResponseGrader:
         """Return a watch at the beginning of a response to a problem with milestones."""
         return ErrorWatch(
             instance.milestones or (),
-            shown=_num_shown(instance, hint_steps),
             walk=self._seele.credit.walk,
-            hint=self._hint_before(instance, hint_steps),
+            **self._stated_before(instance, hint_steps),
         )
 
-    def _hint_before(self, instance: Instance, hint_steps: int) -> str:
-        """Return the hint that a response continues; empty where the user's turn has it."""
-        return "" if self._seele.hints.user_request else instance.hint(hint_steps)
+    def _stated_before(self, instance: Instance, hint_steps: int) -> dict[str, Any]:
+        """Return how many milestones the hint states, 0 for a tier, which is a text of its own; and the hint
+        that the response continues, empty where the user's turn has it.
+        """
+        hint = instance.hint(hint_steps)
+        shown = 0 if instance.tiers else num_shown(instance.milestones or (), len(hint))
+        return {"shown": shown, "hint": "" if self._seele.hints.user_request else hint}
 
     async def _verdict(self, completion: Completion, instance: Instance, *, hint_steps: int) -> Grade:
         if unread := self._rules.unread(completion.finish):
@@ -79,8 +82,3 @@ class ResponseGrader:
         if isinstance(self._answers, FunctionGrader):
             return grade
         return reward_form(grade, self._seele.reward.format_score)
-
-
-def _num_shown(instance: Instance, hint_steps: int) -> int:
-    """Return how many of a problem's milestones the first steps of its solution state."""
-    return num_shown(instance.milestones or (), len(instance.hint(hint_steps)))

@@ -93,7 +93,8 @@ class TrainingSampler(RoundSampler):
         if kept is None:
             sampled = self.engine.complete(request, session_id=self.uid, quorum=quorum, watches=watches)
         else:
-            sampled = _one_by_one(kept)
+            # Another run may have divided the round for its quorum.
+            sampled = _one_by_one([_joined(kept)] if quorum == num_rollouts else kept)
         found = []
         async with aclosing(sampled) as parts:
             async for part in parts:
@@ -108,8 +109,14 @@ class TrainingSampler(RoundSampler):
                 found.append(part)
                 yield completions
         if self.cache and kept is None:
-            self.cache.keep(self.step, request, found)
+            with suppress(OSError):  # nor does it here: the round is sampled again where it is needed
+                self.cache.keep(self.step, request, found)
         self.controller.time_round(round_index, time.perf_counter() - start)
+
+
+def _joined(parts: Sequence[Part]) -> Part:
+    """Return a round in one part, with the step of the last one's weights."""
+    return {at: each for part, _ in parts for at, each in part.items()}, parts[-1][1]
 
 
 async def _one_by_one(parts: Sequence[Part]) -> AsyncGenerator[Part, None]:
