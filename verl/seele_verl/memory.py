@@ -38,11 +38,13 @@ from seele.maths.model_shapes import HUB_NAMES, SHAPES, ModelShape
 from seele.maths.tables import markdown_table
 from seele.methods import METHODS
 from seele.methods.sources import build_source
+from seele.report.run_folder import FIRST_STAGE
 from seele_verl import options
 from seele_verl.changes import with_changes
 from seele_verl.checks.cluster import LOCAL, cluster_address
 from seele_verl.checks.command_line import check_job
 from seele_verl.checks.memory_changes import Change, advice, possible_changes, smallest_change
+from seele_verl.runs.card import read_run_card
 from seele_verl.runs.checkpoints import saved_steps
 from seele_verl.settings import planned_steps, read_settings, sequence_parallel_size
 
@@ -187,7 +189,8 @@ def plan_of(
         engine=_engine(config, shape, has_adapters=bool(policy.lora_rank)),
         rollout_workers=math.ceil(rollout.agent.num_workers / trainer.nnodes),
         rollouts=rows,
-        checkpoints=_checkpoints(config, planned_steps(config, num_problems)),
+        checkpoints=_checkpoints(config, planned_steps(config, num_problems))
+        + _left_by_first_stage(config, seele),
     )
 
 
@@ -228,7 +231,8 @@ def describe_recipes(compose: Callable[..., DictConfig]) -> str:
     """Return a table row for each published recipe: peak needs on its script's hardware, and its choices."""
     rows = []
     for recipe in options.published_recipes():
-        config = compose([f"recipe={recipe}"])
+        # As its script does, which makes room for one more checkpoint of a supervised run.
+        config = compose([f"recipe={recipe}", "seele.save_every_minutes=30"])
         needs = needs_of(config)
         section = config.actor_rollout_ref
         fsdp = section.actor.fsdp_config
@@ -359,6 +363,16 @@ def _supervised_checkpoints(config: DictConfig, seele: SeeleConfig) -> int:
     every = seele.sft.save_freq
     kept = 1 if every is not None and every < 1 else seele.sft.epochs
     return _still_to_come(config, kept + (seele.save_every_minutes is not None))
+
+
+def _left_by_first_stage(config: DictConfig, seele: SeeleConfig) -> int:
+    """Return how many checkpoints a first stage that is still to come leaves beside those of the second."""
+    trainer = config.trainer
+    card = read_run_card(Path(trainer.default_local_dir) / FIRST_STAGE)
+    is_over = trainer.resume_mode != "disable" and card.get("status") == "finished"
+    if is_over or not METHODS[seele.method].has_two_stages:
+        return 0
+    return min(trainer.max_actor_ckpt_to_keep or seele.sft.epochs, seele.sft.epochs)
 
 
 def _still_to_come(config: DictConfig, most: int) -> int:

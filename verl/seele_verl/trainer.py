@@ -61,7 +61,7 @@ from seele_verl.columns import count_tokens, keys_with_weight, read_columns, rea
 from seele_verl.compat import call_on_every_rank
 from seele_verl.controller_actor import start_controller
 from seele_verl.cost_meter import CostMeter
-from seele_verl.cpu.resources import prepare_ranks, return_free_memory
+from seele_verl.cpu.resources import prepare_ranks, return_free_memory, share_cores
 from seele_verl.critic import CriticWorker
 from seele_verl.data_only import reading_data_only
 from seele_verl.engine.weight_socket import send_on_own_socket
@@ -474,6 +474,9 @@ class SeeleTrainer(PPOTrainerSync):
         call_on_every_rank(self.actor_rollout_wg, send_on_own_socket)
         if self.config.trainer.device == "cpu":
             prepare_ranks(self.actor_rollout_wg, ranks=self.config.trainer.n_gpus_per_node)
+        elif self.config.actor_rollout_ref.actor.fsdp_config.offload_policy:
+            # The optimizer runs on the host.
+            call_on_every_rank(self.actor_rollout_wg, share_cores, self.config.trainer.n_gpus_per_node)
         super().on_init_end()
 
     def _balance_batch(

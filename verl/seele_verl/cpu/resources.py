@@ -29,8 +29,13 @@ def prepare_ranks(worker_group: Any, *, ranks: int) -> None:
 
 def prepare_rank(ranks: int) -> None:
     """Give this process, one of ``ranks``, its share of the cores, and let it reuse its memory."""
-    torch.set_num_threads(threads_per_rank(ranks))
+    share_cores(ranks)
     keep_freed_memory()
+
+
+def share_cores(ranks: int) -> None:
+    """Give this process, one of ``ranks`` on its machine, its share of the cores. Ray gives it one."""
+    torch.set_num_threads(threads_per_rank(ranks))
 
 
 def keep_freed_memory() -> None:
