@@ -851,7 +851,7 @@ def test_a_run_outlives_its_terminal(tmp_path):
     program = (
         "import sys; from pathlib import Path\n"
         "from seele_verl.runs.terminal import outlive_terminal, terminal_apart_from\n"
-        "outlive_terminal(); print('begins', flush=True); sys.stdin.read()\n"
+        "outlive_terminal(); print('begins'); sys.stdin.read()\n"
         "with terminal_apart_from(Path(sys.argv[1])) as terminal:\n"
         "    print('step 1', file=terminal); print('chatter')\n"
         "print('over'); sys.stderr.write('over\\n'); sys.exit(75)\n"

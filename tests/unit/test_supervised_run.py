@@ -210,7 +210,7 @@ def test_a_second_stage_with_a_checkpoint_goes_on_from_it(configure, tmp_path, f
 
 
 def test_starting_anew_leaves_nothing_that_a_stage_could_go_on_from(
-    configure, tmp_path, model, first_stage_done
+    configure, tmp_path, model, first_stage_done, monkeypatch
 ):
     run = tmp_path / "run"
     next(stages(*configure("sft_rl")))
@@ -241,6 +241,19 @@ def test_starting_anew_leaves_nothing_that_a_stage_could_go_on_from(
         kept = {path for path in run.rglob("*") if path.is_file() and path.name != ".lock"}
         assert kept == {path for path in before if path.name != ".lock"}
         assert {path: path.read_bytes() for path in kept} == {path: before[path] for path in kept}
+    # Or while the old run is moved away.
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        rename, moved = Path.rename, []
+
+        def interrupted(path, target):
+            moved.append(path)
+            if len(moved) == 3:
+                raise KeyboardInterrupt
+            return rename(path, target)
+
+        patch.setattr(Path, "rename", interrupted)
+        next(stages(*configure("sft_rl", *anew)))
+    assert {path: path.read_bytes() for path in kept} == {path: before[path] for path in kept}
     walk = stages(*configure("sft_rl", *anew))
     assert next(walk)[0].trainer.resume_mode == "auto"
     let_go(run / "sft")  # training begins

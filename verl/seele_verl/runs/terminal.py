@@ -10,6 +10,8 @@ from typing import Any, TextIO
 
 
 class _Descriptor(io.FileIO):
+    """A file descriptor that drops what it cannot write."""
+
     def write(self, data: Any, /) -> Any:
         try:
             return super().write(data)
@@ -18,11 +20,11 @@ class _Descriptor(io.FileIO):
 
 
 def lasting_stream(descriptor: int, *, closefd: bool) -> TextIO:
-    """Return a stream to a terminal, pipe or file. What cannot be written, because the terminal was closed,
-    the pipe's reader has ended or the disk is full, is dropped: a run outlives them.
+    """Return a stream to a terminal, pipe or file, flushed after each line. What cannot be written, because
+    the terminal was closed, the pipe's reader has ended or the disk is full, is dropped: a run outlives them.
     """
     raw = io.BufferedWriter(_Descriptor(descriptor, "w", closefd=closefd))
-    return io.TextIOWrapper(raw, sys.stdout.encoding, "backslashreplace", write_through=True)
+    return io.TextIOWrapper(raw, sys.stdout.encoding, "backslashreplace", line_buffering=True)
 
 
 def outlive_terminal() -> None:

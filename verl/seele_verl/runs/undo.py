@@ -72,12 +72,15 @@ def both_stages_kept(run: Path) -> Iterator[None]:
     # The cards are removed first, because they say which stages have finished.
     paths = [folder / name for name in (RUN_CARD, *_REPLACED) for folder in folders[::-1]]
     paths += [path for folder in folders for path in (*models_after(folder, None), *dumps_after(folder, 0))]
-    _keep(Path.rename, [*paths, run / PROBLEMS], run, run / BOTH_STAGES)
+    paths.append(run / PROBLEMS)
+    new: list[Path] = []
     try:
+        _keep(Path.rename, paths, run, run / BOTH_STAGES)
+        new = paths
         yield
     except _REFUSED:
         if (run / BOTH_STAGES).exists():  # else training has begun
-            for path in (*paths, run / PROBLEMS):
+            for path in new:
                 _drop(path)
             (run / BOTH_STAGES).rename(run / COMES_BACK)
             _put_back(run)
