@@ -16,11 +16,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seele.maths import curve_grid
-from seele.maths.curve_grid import PACKED, Array32, unpack
+from seele.maths.curve_grid import NUM_BOUNDS, NUM_CROSSINGS, NUM_SLOPES, Array32
 from seele.maths.irt import Array
 from seele.records import AccuracyCurve
 
 _FIRST_CAPACITY = 64
+
+PACKED = np.dtype(
+    [
+        ("crossing", np.float16, (NUM_SLOPES, NUM_CROSSINGS)),
+        ("bounds", np.float16, (NUM_SLOPES, NUM_BOUNDS)),
+        ("unhinted_accuracy", np.float16),
+        ("best_accuracy", np.float16),
+    ]
+)
+"""A problem's row in the belief store: the parts of ``split_belief``, and the mean accuracy without a hint
+and under the largest legal one."""
 
 
 class BeliefStore:
@@ -46,7 +57,8 @@ class BeliefStore:
 
     def beliefs(self, rows: NDArray[np.int64]) -> tuple[Array32, Array32]:
         """(N, S, M) crossings given the slope and (N, S, F) bounds of the problems in ``rows``."""
-        return unpack(self._rows[rows])
+        found = self._rows[rows]
+        return found["crossing"].astype(np.float32), found["bounds"].astype(np.float32)
 
     def put(self, instance_ids: Sequence[str], **fields: NDArray[np.floating[Any]]) -> None:
         """Replace the problems' rows, or add them; ``fields`` are those of ``PACKED``, a row per problem."""

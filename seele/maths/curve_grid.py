@@ -15,8 +15,6 @@ Axes: N problems, S slopes, F pairs of floor and ceiling, M crossings, G = S F M
 ratios, K observations of a problem, D drifts. Beliefs are float32, in the order (S, F, M).
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -42,17 +40,7 @@ _ACCURACY_LIMIT = 0.002
 """No curve is more certain than this: one slip must not rule out a curve for good."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Tables:
-    ratio_T: Array
-    accuracy_TG: Array32
-    log_correct_TG: Array32
-    log_wrong_TG: Array32
-    prior_G: Array
-    drift_prior_D: Array
-
-
-def _make_tables() -> _Tables:
+def _make_tables() -> tuple[Array, Array32, Array32, Array32, Array, Array]:
     bounds_F2 = np.array([(floor, ceiling) for floor, _ in FLOORS for ceiling, _ in CEILINGS])
     weight_F = np.array([left * right for _, left in FLOORS for _, right in CEILINGS])
     floor_F, rise_F = bounds_F2[:, 0], bounds_F2[:, 1] - bounds_F2[:, 0]
@@ -68,24 +56,23 @@ def _make_tables() -> _Tables:
     crossing_M = np.exp(-0.5 * ((CROSSINGS - _CROSSING_MEAN) / _CROSSING_SD) ** 2)
     prior_SFM = np.ones(len(SLOPES))[:, None, None] * weight_F[:, None] * crossing_M
     drift_D = np.exp(-0.5 * ((DRIFTS * CROSSING_GAP - _DRIFT_MEAN) / _DRIFT_SD) ** 2)
-    return _Tables(
-        ratio_T=ratio_T,
-        accuracy_TG=accuracy_TG.astype(np.float32),
-        log_correct_TG=np.log(accuracy_TG).astype(np.float32),
-        log_wrong_TG=np.log1p(-accuracy_TG).astype(np.float32),
-        prior_G=prior_SFM.ravel() / prior_SFM.sum(),
-        drift_prior_D=drift_D / drift_D.sum(),
+    return (
+        ratio_T,
+        accuracy_TG.astype(np.float32),
+        np.log(accuracy_TG).astype(np.float32),
+        np.log1p(-accuracy_TG).astype(np.float32),
+        prior_SFM.ravel() / prior_SFM.sum(),
+        drift_D / drift_D.sum(),
     )
 
 
-_TABLES = _make_tables()
+RATIOS, _ACCURACY_TG, _LOG_CORRECT_TG, _LOG_WRONG_TG, PRIOR, DRIFT_PRIOR = _make_tables()
+"""``PRIOR`` and ``DRIFT_PRIOR`` are (G,) and (D,), the probability of each curve and of each drift before any
+observations.
+"""
+
 NUM_SLOPES, NUM_BOUNDS, NUM_CROSSINGS = len(SLOPES), len(FLOORS) * len(CEILINGS), len(CROSSINGS)
 NUM_CURVES = NUM_SLOPES * NUM_BOUNDS * NUM_CROSSINGS
-RATIOS = _TABLES.ratio_T
-PRIOR = _TABLES.prior_G
-"""(G,) probability of each curve before any observations."""
-DRIFT_PRIOR = _TABLES.drift_prior_D
-"""(D,) probability of each drift before any observations."""
 
 
 def nearest_columns(hint_ratios: ArrayLike) -> NDArray[np.int64]:
@@ -110,8 +97,8 @@ def log_likelihood(ratio_NK: Array, correct_NK: Array, wrong_NK: Array) -> Array
     index_NK = nearest_columns(ratio_NK)
     total_NG: Array32 = np.zeros((len(ratio_NK), NUM_CURVES), dtype=np.float32)
     for index_N, correct_N, wrong_N in zip(index_NK.T, correct_NK.T, wrong_NK.T, strict=True):
-        total_NG += correct_N.astype(np.float32)[:, None] * _TABLES.log_correct_TG[index_N]
-        total_NG += wrong_N.astype(np.float32)[:, None] * _TABLES.log_wrong_TG[index_N]
+        total_NG += correct_N.astype(np.float32)[:, None] * _LOG_CORRECT_TG[index_N]
+        total_NG += wrong_N.astype(np.float32)[:, None] * _LOG_WRONG_TG[index_N]
     return total_NG
 
 
@@ -180,7 +167,7 @@ def drift_posterior(
 
 def expected_accuracy(belief_NG: Array32) -> Array:
     """(N, T) mean accuracy at each of ``RATIOS``, never decreasing along T."""
-    expected_NT: Array = (belief_NG @ _TABLES.accuracy_TG.T).astype(np.float64)
+    expected_NT: Array = (belief_NG @ _ACCURACY_TG.T).astype(np.float64)
     # The last bits of a matrix product may decrease where the curve is flat.
     return np.maximum.accumulate(expected_NT, axis=1)
 
@@ -193,7 +180,7 @@ def utility_table(target_accuracy: float) -> Array32:
     is largest at the target a*. At a* = 1/2 it is a (1 - a), which bounds the descent of the loss
     (``seele.maths.efficiency``).
     """
-    accuracy_GT = _TABLES.accuracy_TG.T.astype(np.float64)
+    accuracy_GT = _ACCURACY_TG.T.astype(np.float64)
     worth_GT = accuracy_GT ** (2.0 * target_accuracy) * (1.0 - accuracy_GT) ** (2.0 * (1.0 - target_accuracy))
     return np.ascontiguousarray(worth_GT, dtype=np.float32)
 
@@ -209,23 +196,6 @@ def split_belief(belief_NG: Array32) -> tuple[Array32, Array32]:
     # A slope that is ruled out has no crossings.
     slope_NS = np.maximum(crossing_NSM.sum(axis=2, keepdims=True), np.float32(1e-30))
     return crossing_NSM / slope_NS, bounds_NSF
-
-
-PACKED = np.dtype(
-    [
-        ("crossing", np.float16, (NUM_SLOPES, NUM_CROSSINGS)),
-        ("bounds", np.float16, (NUM_SLOPES, NUM_BOUNDS)),
-        ("unhinted_accuracy", np.float16),
-        ("best_accuracy", np.float16),
-    ]
-)
-"""A problem's row in the belief store: the parts of ``split_belief``, and the mean accuracy without a hint
-and under the largest legal one."""
-
-
-def unpack(rows: NDArray[np.void]) -> tuple[Array32, Array32]:
-    """(N, S, M) crossings given the slope and (N, S, F) bounds of ``PACKED`` rows."""
-    return rows["crossing"].astype(np.float32), rows["bounds"].astype(np.float32)
 
 
 def join_belief(crossing_NSM: Array32, bounds_NSF: Array32) -> Array32:
