@@ -368,9 +368,10 @@ def _supervised_checkpoints(config: DictConfig, seele: SeeleConfig) -> int:
 def _left_by_first_stage(config: DictConfig, seele: SeeleConfig) -> int:
     """Return how many checkpoints a first stage that is still to come leaves beside those of the second."""
     trainer = config.trainer
+    if not METHODS[seele.method].has_two_stages:
+        return 0
     card = read_run_card(Path(trainer.default_local_dir) / FIRST_STAGE)
-    is_over = trainer.resume_mode != "disable" and card.get("status") == "finished"
-    if is_over or not METHODS[seele.method].has_two_stages:
+    if trainer.resume_mode != "disable" and card.get("status") == "finished":
         return 0
     return min(trainer.max_actor_ckpt_to_keep or seele.sft.epochs, seele.sft.epochs)
 
