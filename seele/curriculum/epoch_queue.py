@@ -49,6 +49,8 @@ class Supply:
         self.is_pruned_P[list(pruned)] = True
         self.is_pruned_P &= available_P
         self.is_eligible_P = available_P & ~self.is_pruned_P
+        self.epoch_of_queue: dict[EpochQueue, int] = {}
+        """The epoch in which each queue began the draw: the one that the pruned problems are of."""
         self._fall_back()
 
     def take(self, problem: int) -> int:
@@ -89,13 +91,15 @@ class EpochQueue:
     def next_eligible(self, supply: Supply) -> int:
         """Remove and return the first problem eligible in ``supply``; the queue must have one.
 
-        Pruned problems before it lose their places; others (postponed, or already in the draw) keep them.
+        Pruned problems before it lose their places; others (postponed, or already in the draw) keep them. So
+        do pruned ones in an epoch that begins during the draw, because it may prune others.
 
         Raises:
             DataError: If none of the next epochs has an eligible problem.
         """
         kept: list[int] = []
         first_epoch = self._epochs_begun
+        epoch = supply.epoch_of_queue.setdefault(self, first_epoch if self._pending else first_epoch + 1)
         while True:
             while not self._pending:
                 if self._epochs_begun == first_epoch + MAX_EMPTY_EPOCHS:
@@ -109,7 +113,7 @@ class EpochQueue:
             problem = self._pending.popleft()
             if supply.is_eligible_P[problem]:
                 break
-            if not supply.is_pruned_P[problem]:
+            if not supply.is_pruned_P[problem] or self._epochs_begun > epoch:
                 kept.append(problem)
         self._pending.extendleft(reversed(kept))
         return problem

@@ -551,7 +551,8 @@ def test_only_validation_stops(monkeypatch):
     made.source = build_source(made.seele.off_policy)
     made.rollout_config = SimpleNamespace(response_length=9, val_kwargs=SimpleNamespace(n=1))
     made.grade = SimpleNamespace(walks=False)
-    made.tokenizer = made.run = made.controller = made.cache = None
+    made.tokenizer = made.run = made.cache = None
+    made.controller = SimpleNamespace(of_visit=lambda uid: None)
     instance = Instance(instance_id="i", data_source="d", question="q", steps=(), answer="1")
     problem = {"uid": "u", "instance": instance, "global_steps": 1}
     for roll_out in (made._validate_prompt, made._train_prompt):

@@ -26,6 +26,7 @@ from seele.records import (
     HintShare,
     Instance,
     Rollout,
+    RoundOutcome,
     RoundRequest,
 )
 from seele.rollout.solutions import EncodedProblem
@@ -338,18 +339,23 @@ def test_supplied_responses_are_checked_before_they_join_a_group():
         supply(right, adds_rollouts=False)
 
 
-def test_any_other_failure_only_drops_the_prompt(monkeypatch, own):
-    rows, dropped = Rows(), []
+@pytest.mark.parametrize("fails", ["engine", "queue"])
+def test_any_other_failure_only_drops_the_prompt(monkeypatch, fails):
+    """The trainer hears of no visit whose rows it cannot read."""
+    rows, dropped, kept = Rows(), [], []
     for module in (faults, rounds_worker):
         monkeypatch.setattr(module, "tq", rows)
     worker = object.__new__(rounds_worker.RoundsWorker)
     worker._prompts = {}
-    worker.controller = SimpleNamespace(count_dropped_prompt=note_in(dropped))
+    worker.controller = SimpleNamespace(count_dropped_prompt=note_in(dropped), keep_visit=kept.append)
 
     async def fail(*_, **__):
-        raise RuntimeError("engine died")
+        raise RuntimeError("it died")
 
-    worker._train_prompt = fail
+    async def succeed(*_):
+        return SimpleNamespace(keys=[], fields=None, tags=[]), "visit"
+
+    rows.async_kv_batch_put, worker._train_prompt = fail, fail if fails == "engine" else succeed
     news = []
     faults.watch_for_faults(rows, on_news=lambda: news.append(1), on_look=lambda: None)
     rows._sync_metadata_from_transfer_queue()
@@ -357,7 +363,8 @@ def test_any_other_failure_only_drops_the_prompt(monkeypatch, own):
     for _ in range(2):
         rows._sync_metadata_from_transfer_queue()
     assert news == [1], "a look that finds nothing new is not a sign of life"
-    assert dropped == ["RuntimeError: engine died"] and rows.tags["train"]["u"]["status"] == "failure"
+    assert (kept, dropped) == ([], ["RuntimeError: it died"])
+    assert rows.tags["train"]["u"]["status"] == "failure"
 
 
 # --- Faults in a controller while no worker waits for the answer
@@ -381,13 +388,13 @@ def test_a_fault_that_no_worker_waited_for_ends_the_step(tmp_path):
     (tmp_path / "own.py").write_text(FAULTY)
     hints = HintConfig(controller=f"{tmp_path}/own.py:Faulty", rounds=1, rollouts_per_prompt=4)
     actor = ControllerActor(SeeleConfig(method="seele", hints=hints))
-    for problem in ("good", "bad", "good"):
-        actor.plan_round(RoundRequest(problem, 0, (0.0, 0.5)), num_rollouts=4)
+    for uid, problem in {"u1": "good", "u2": "bad", "u3": "good"}.items():
+        actor.plan_round(uid, RoundRequest(problem, 0, (0.0, 0.5)), num_rollouts=4)
         if problem == "bad":
             with pytest.raises(PluginError):
-                actor.observe(problem, hint_ratio=0.5, num_correct=1, num_rollouts=4)
+                actor.observe(uid, RoundOutcome(problem, 0.5, 1, 4))
         else:
-            actor.observe(problem, hint_ratio=0.5, num_correct=1, num_rollouts=4)
+            actor.observe(uid, RoundOutcome(problem, 0.5, 1, 4))
     with pytest.raises(
         PluginError, match=r"own.py:5: observe_rounds, problem 'bad': RuntimeError: no \(.*own.py:11\)"
     ):
@@ -398,10 +405,10 @@ def test_a_fault_that_no_worker_waited_for_ends_the_step(tmp_path):
 def test_the_actor_returns_the_curves_of_the_problems_asked_for(controller, kept):
     hints = HintConfig(controller=controller, rounds=1, rollouts_per_prompt=4)
     actor = ControllerActor(SeeleConfig(method="seele", hints=hints))
-    for problem in ("a", "b"):
-        (share,) = actor.plan_round(RoundRequest(problem, 0, (0.0, 0.5)), num_rollouts=4)
-        actor.observe(problem, hint_ratio=share.hint_ratio, num_correct=1, num_rollouts=4)
-        actor.end_visit(problem)
+    for uid, problem in {"u1": "a", "u2": "b"}.items():
+        (share,) = actor.plan_round(uid, RoundRequest(problem, 0, (0.0, 0.5)), num_rollouts=4)
+        actor.observe(uid, RoundOutcome(problem, share.hint_ratio, 1, 4))
+        actor.end_visit(uid, problem)
     actor.take_step()
     assert [curve.instance_id for curve in actor.curves({"a", "new"})] == kept
 
@@ -414,27 +421,37 @@ def test_what_a_step_teaches_does_not_depend_on_which_problem_is_done_first():
         for step in (1, 2):
             actor.begin_step(step)
             plans = {
-                name: actor.plan_round(RoundRequest(name, 0, (0.0, 0.5)), num_rollouts=4) for name in right
+                name: actor.plan_round(f"u-{name}", RoundRequest(name, 0, (0.0, 0.5)), num_rollouts=4)
+                for name in right
             }
             for name in order:
-                ((share,), correct) = plans[name], right[name]
-                actor.observe(name, hint_ratio=share.hint_ratio, num_correct=correct, num_rollouts=4)
-                actor.end_visit(name)
+                (share,) = plans[name]
+                actor.observe(f"u-{name}", RoundOutcome(name, share.hint_ratio, right[name], 4))
+                actor.end_visit(f"u-{name}", name)
             actor.take_step()
         states.append(actor.state_dict())
     assert states[0] == states[1]
 
 
-def test_a_problem_that_a_step_begins_twice_has_learnt_from_the_first_time():
+@pytest.mark.parametrize("lost", [[], ["u1"], ["u2"]])
+def test_a_problem_that_a_step_begins_twice_has_learnt_from_the_first_time(lost):
+    """Also if a worker dies that has told of the first visit, and has not begun or told of the second."""
     actor = ControllerActor(SeeleConfig(method="seele", hints=HintConfig(rounds=1, rollouts_per_prompt=4)))
     request = RoundRequest("hard", 0, (0.0, 0.25, 0.5, 0.75))
-    predicted = []
-    for _ in range(2):
-        (share,) = actor.plan_round(request, num_rollouts=4)
-        actor.observe("hard", hint_ratio=share.hint_ratio, num_correct=0, num_rollouts=4)
-        actor.end_visit("hard")
-        predicted.append(share.predicted_accuracy)
-    assert predicted[1] < predicted[0]
+    predicted = {}
+
+    def visit(uid):
+        (share,) = actor.plan_round(uid, request, num_rollouts=4)
+        actor.observe(uid, RoundOutcome("hard", share.hint_ratio, 0, 4))
+        actor.end_visit(uid, "hard")
+        predicted.setdefault(uid, []).append(share.predicted_accuracy)
+
+    visit("u1")
+    actor.begin_again(lost)
+    for uid in lost if lost == ["u1"] else []:
+        visit(uid)
+    visit("u2")
+    assert predicted["u2"][0] < predicted["u1"][0] == predicted["u1"][-1]
 
 
 def test_a_problem_that_is_begun_again_has_the_same_hints_and_teaches_once():
@@ -445,13 +462,14 @@ def test_a_problem_that_is_begun_again_has_the_same_hints_and_teaches_once():
         actor = ControllerActor(SeeleConfig(method="seele", hints=hints))
         for again in (False, True) if dies else (False,):
             if again:
-                actor.begin_again(["hard"])
+                actor.begin_again(["u"])
             for index in range(2 if dies and not again else 3):
-                plan = actor.plan_round(RoundRequest("hard", index, (0.0, 0.25, 0.5, 0.75)), num_rollouts=2)
+                request = RoundRequest("hard", index, (0.0, 0.25, 0.5, 0.75))
+                plan = actor.plan_round("u", request, num_rollouts=2)
                 plans.append((index, plan))
                 for share in plan:
-                    actor.observe("hard", hint_ratio=share.hint_ratio, num_correct=index % 2, num_rollouts=2)
-        actor.end_visit("hard")
+                    actor.observe("u", RoundOutcome("hard", share.hint_ratio, index % 2, 2))
+        actor.end_visit("u", "hard")
         actor.take_step()
         states.append(actor.state_dict())
     assert states[0] == states[1]
@@ -467,32 +485,18 @@ def test_a_problem_that_is_begun_again_may_report_its_hints_in_another_order_and
     states = []
     for dies in (False, True):
         actor = ControllerActor(SeeleConfig(method="seele", hints=hints))
-        actor.plan_round(RoundRequest("hard", 0, (0.0, 0.5)), num_rollouts=8)
+        actor.plan_round("u", RoundRequest("hard", 0, (0.0, 0.5)), num_rollouts=8)
         if dies:
-            actor.observe("hard", hint_ratio=0.5, num_correct=3, num_rollouts=6)
-            actor.begin_again(["hard"])
-            actor.plan_round(RoundRequest("hard", 0, (0.0, 0.5)), num_rollouts=8)
-            actor.observe("hard", hint_ratio=0.0, num_correct=0, num_rollouts=2)
+            actor.observe("u", RoundOutcome("hard", 0.5, 3, 6))
+            actor.begin_again(["u"])
+            actor.plan_round("u", RoundRequest("hard", 0, (0.0, 0.5)), num_rollouts=8)
+            actor.observe("u", RoundOutcome("hard", 0.0, 0, 2))
             for right, size in parts:
-                actor.observe("hard", hint_ratio=0.5, num_correct=right, num_rollouts=size)
+                actor.observe("u", RoundOutcome("hard", 0.5, right, size))
         else:
-            for ratio, right, size in outcomes:
-                actor.observe("hard", hint_ratio=ratio, num_correct=right, num_rollouts=size)
-        actor.end_visit("hard")
+            for outcome in outcomes:
+                actor.observe("u", RoundOutcome("hard", *outcome))
+        actor.end_visit("u", "hard")
         actor.take_step()
         states.append(actor.state_dict())
     assert states[0] == states[1]
-
-
-def test_a_problem_that_was_begun_again_is_new_when_the_step_begins_it_once_more():
-    actor = ControllerActor(SeeleConfig(method="seele", hints=HintConfig(rounds=1, rollouts_per_prompt=4)))
-    request = RoundRequest("hard", 0, (0.0, 0.25, 0.5, 0.75))
-    predicted = []
-    for time in range(3):
-        if time == 1:
-            actor.begin_again(["hard"])
-        (share,) = actor.plan_round(request, num_rollouts=4)
-        actor.observe("hard", hint_ratio=share.hint_ratio, num_correct=0, num_rollouts=4)
-        actor.end_visit("hard")
-        predicted.append(share.predicted_accuracy)
-    assert predicted[2] < predicted[1] == predicted[0]

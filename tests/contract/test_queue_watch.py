@@ -117,7 +117,6 @@ def test_a_dead_workers_successor_begins_what_is_unfinished_and_a_step_has_few_s
 
     problems = TensorDict({"x": torch.ones(3, 1)}, batch_size=3)
     problems["uid"] = NonTensorStack("a", "b", "c")
-    problems["instance"] = NonTensorStack(*(SimpleNamespace(instance_id=name) for name in "ABC"))
     manager = object.__new__(rollout_workers.RoundsManager)
     manager._step, manager._losses, manager._lives = 7, 0, ["old life", "another"]
     manager._sent = [[problems], []]
@@ -130,7 +129,7 @@ def test_a_dead_workers_successor_begins_what_is_unfinished_and_a_step_has_few_s
     ray.kill = ended.append
     monkeypatch.setattr(rollout_workers, "ray", ray)
     assert manager.replace_lost_workers({"a", "c", "of another worker"}) == [2]
-    assert (given, begun, ended) == ([["a", "c"]], [["A", "C"]], ["lost worker"])
+    assert (given, begun, ended) == ([["a", "c"]], [["a", "c"]], ["lost worker"])
     assert manager._lives == ["new life", "another"] and manager.agent_loop_workers[1] == "other worker"
     assert manager.replace_lost_workers(()) == [0]
     assert manager.replace_lost_workers(()) == [0]

@@ -91,6 +91,9 @@ def test_tokens_count_although_their_problem_was_cut(monkeypatch, tmp_path):
     seeds = []
 
     class Controller(ControllerActor):
+        def of_visit(self, uid):
+            return self
+
         async def plan_round(self, request, *, num_rollouts):
             return (HintShare(0.0, num_rollouts),)
 

@@ -242,6 +242,17 @@ def test_a_postponed_problem_keeps_its_place_and_a_pruned_one_loses_it():
     assert second in curriculum.draw(8), "in the next epoch it has a turn again"
 
 
+def test_a_pruned_problem_keeps_its_place_in_an_epoch_that_begins_during_the_draw():
+    """The new epoch may replay it."""
+    curriculum = UniformCurriculum(8, seed=1)
+    (*earlier, last), (first, second, third, *rest) = curriculum.draw(8), curriculum.draw(8)
+    curriculum = UniformCurriculum(8, seed=1)
+    assert curriculum.draw(7) == earlier
+    assert curriculum.draw(3, pruned={first}) == [last, second, third]
+    assert curriculum.draw(3, pruned={rest[0]}) == [first, *rest[1:3]]
+    assert curriculum.draw(2) == rest[3:]
+
+
 def test_postponed_problems_keep_their_order():
     order = UniformCurriculum(8, seed=0).draw(8)
     curriculum = UniformCurriculum(8, seed=0)

@@ -10,6 +10,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ray
@@ -29,16 +30,28 @@ class _Outcomes:
         self._correct: Counter[float] = Counter()
         self._rollouts: Counter[float] = Counter()
 
-    def add(self, hint_ratio: float, *, num_correct: int, num_rollouts: int) -> None:
+    def add(self, outcome: RoundOutcome) -> None:
         """Count further rollouts."""
-        self._correct[hint_ratio] += num_correct
-        self._rollouts[hint_ratio] += num_rollouts
+        self._correct[outcome.hint_ratio] += outcome.num_correct
+        self._rollouts[outcome.hint_ratio] += outcome.num_rollouts
 
-    def beyond(self, known: "_Outcomes", hint_ratio: float) -> tuple[int, int]:
-        """Return the numbers under a hint that ``known`` lacks; none of right ones where it has more."""
-        num_rollouts = max(self._rollouts[hint_ratio] - known._rollouts[hint_ratio], 0)
-        num_correct = self._correct[hint_ratio] - known._correct[hint_ratio]
-        return min(max(num_correct, 0), num_rollouts), num_rollouts
+    def beyond(self, known: "_Outcomes", *, of: RoundOutcome) -> RoundOutcome:
+        """Return what ``known`` lacks under the hint of an outcome; no right ones where it has more."""
+        ratio = of.hint_ratio
+        num_rollouts = max(self._rollouts[ratio] - known._rollouts[ratio], 0)
+        num_correct = min(max(self._correct[ratio] - known._correct[ratio], 0), num_rollouts)
+        return replace(of, num_correct=num_correct, num_rollouts=num_rollouts)
+
+
+@dataclass
+class _Told:
+    """What the controller and one visit have told each other."""
+
+    plans: dict[int, tuple[HintShare, ...]] = field(default_factory=dict)
+    """By round."""
+    observed: _Outcomes = field(default_factory=_Outcomes)
+    repeated: _Outcomes | None = None
+    """What a visit that began again has reported since."""
 
 
 class ControllerActor:
@@ -46,6 +59,7 @@ class ControllerActor:
 
     Problems end their visits whenever they are done. The controller is told of all of them at the end of the
     step, sorted by name, so that what it learns from a step does not depend on which problem was first.
+    A visit goes by its ``uid``, verl's name for the prompt's group: a step may visit a problem twice.
     """
 
     def __init__(self, config: SeeleConfig) -> None:
@@ -53,14 +67,10 @@ class ControllerActor:
             config.hints, seed=config.seed, training_steps=config.training_steps
         )
         self._visits: dict[str, Visit] = {}
-        self._ended: set[str] = set()
-        """Problems whose visits are over, but of which the controller has not been told."""
-        self._plans: defaultdict[str, dict[int, tuple[HintShare, ...]]] = defaultdict(dict)
-        """The step's plans for each problem's last visit, by problem and round."""
-        self._observed: defaultdict[str, _Outcomes] = defaultdict(_Outcomes)
-        """What the controller was told of each problem's last visit."""
-        self._repeated: dict[str, _Outcomes] = {}
-        """What problems that began again have reported since."""
+        self._ended: dict[str, str] = {}
+        """Problems of the visits that are over, but of which the controller has not been told."""
+        self._told: defaultdict[str, _Told] = defaultdict(_Told)
+        """The step's visits, as far as the controller knows them."""
         self._tokens: Counter[str] = Counter()
         self._round_seconds: defaultdict[int, list[float]] = defaultdict(list)
         self._dropped: list[str] = []
@@ -73,57 +83,48 @@ class ControllerActor:
         """See ``seele.hints.Controller``."""
         self._controller.begin_step(step)
 
-    def plan_round(self, request: RoundRequest, *, num_rollouts: int) -> tuple[HintShare, ...]:
+    def plan_round(self, uid: str, request: RoundRequest, *, num_rollouts: int) -> tuple[HintShare, ...]:
         """See ``seele.hints.Controller``."""
         start = time.perf_counter()
-        name, index = request.instance_id, request.round_index
-        if index == 0 and name not in self._repeated:
-            self._plans.pop(name, None)
-            self._observed.pop(name, None)
+        plans, index = self._told[uid].plans, request.round_index
         with self._keeping_fault():
             if index == 0:
-                # The step begins the problem again.
-                self._end_visits({name} & self._ended)
-            if index not in self._plans[name]:
-                (self._plans[name][index],) = self._controller.plan_rounds(
-                    [request], num_rollouts=num_rollouts
-                )
+                # The step may have visited the problem before.
+                self._end_visits([uid for uid, name in self._ended.items() if name == request.instance_id])
+            if index not in plans:
+                (plans[index],) = self._controller.plan_rounds([request], num_rollouts=num_rollouts)
         self._proposal_seconds.append(time.perf_counter() - start)
-        return self._plans[name][index]
+        return plans[index]
 
-    def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
+    def observe(self, uid: str, outcome: RoundOutcome) -> None:
         """See ``seele.hints.Controller``."""
-        observed = self._observed[instance_id]
-        if instance_id in self._repeated:
-            repeated = self._repeated[instance_id]
-            repeated.add(hint_ratio, num_correct=num_correct, num_rollouts=num_rollouts)
-            num_correct, num_rollouts = repeated.beyond(observed, hint_ratio)
-            if not num_rollouts:
+        told = self._told[uid]
+        if told.repeated is not None:
+            told.repeated.add(outcome)
+            outcome = told.repeated.beyond(told.observed, of=outcome)
+            if not outcome.num_rollouts:
                 return
-        observed.add(hint_ratio, num_correct=num_correct, num_rollouts=num_rollouts)
+        told.observed.add(outcome)
         with self._keeping_fault():
-            self._controller.observe_rounds(
-                [RoundOutcome(instance_id, hint_ratio, num_correct, num_rollouts)]
-            )
+            self._controller.observe_rounds([outcome])
 
-    def end_visit(self, instance_id: str) -> None:
+    def end_visit(self, uid: str, instance_id: str) -> None:
         """See ``seele.hints.Controller``."""
-        self._ended.add(instance_id)
-        self._repeated.pop(instance_id, None)
+        self._ended[uid] = instance_id
 
-    def begin_again(self, instance_ids: Sequence[str]) -> None:
-        """Restart problems whose rollouts are lost, in the same visit.
+    def begin_again(self, uids: Sequence[str]) -> None:
+        """Restart visits whose rollouts are lost.
 
         Their plans stay. The new rollouts repeat the lost ones, so the controller is told only of those that
         it does not know yet.
         """
-        for name in instance_ids:
-            self._ended.discard(name)
-            self._repeated[name] = _Outcomes()
+        for uid in uids:
+            self._ended.pop(uid, None)
+            self._told[uid].repeated = _Outcomes()
 
-    def _end_visits(self, instance_ids: set[str]) -> None:
-        self._controller.end_visits(sorted(instance_ids))
-        self._ended -= instance_ids
+    def _end_visits(self, uids: Collection[str]) -> None:
+        self._controller.end_visits(sorted(self._ended[uid] for uid in uids))
+        self._ended = {uid: name for uid, name in self._ended.items() if uid not in uids}
 
     @contextmanager
     def _keeping_fault(self) -> Iterator[None]:
@@ -137,7 +138,7 @@ class ControllerActor:
             raise
 
     def keep_visit(self, uid: str, visit: Visit) -> None:
-        """Keep a finished visit for the trainer; ``uid`` is verl's name for the prompt's group."""
+        """Keep a finished visit for the trainer."""
         self._visits[uid] = visit
 
     def count_tokens(
@@ -169,7 +170,7 @@ class ControllerActor:
             PluginError: A user's own controller failed in this step.
         """
         with self._keeping_fault():
-            self._end_visits(set(self._ended))
+            self._end_visits([*self._ended])
         if self._fault is not None:
             raise self._fault
         visits = dict(sorted(self._visits.items(), key=lambda item: item[1].instance.instance_id))
@@ -182,8 +183,8 @@ class ControllerActor:
         if self._proposal_seconds:
             metrics["controller/ms_per_proposal"] = 1000.0 * statistics.fmean(self._proposal_seconds)
         self._visits, self._tokens, self._dropped, self._proposal_seconds = {}, Counter(), [], []
-        for of_step in (self._round_seconds, self._plans, self._observed, self._repeated):
-            of_step.clear()
+        self._round_seconds.clear()
+        self._told.clear()
         return visits, metrics
 
     def curves(self, instance_ids: Collection[str]) -> list[AccuracyCurve]:
@@ -209,28 +210,41 @@ def connect_controller() -> Any:
     return ray.get_actor(ACTOR_NAME)
 
 
-class RemoteController:
-    """The controller as a rollout worker's coroutines see it (``seele.rollout.rounds.HintController``)."""
+@dataclass(frozen=True)
+class RemoteVisit:
+    """The controller as the rounds of one visit see it (``seele.rollout.rounds.HintController``)."""
 
-    def __init__(self) -> None:
-        self._actor = connect_controller()
+    actor: Any
+    uid: str
 
     async def plan_round(self, request: RoundRequest, *, num_rollouts: int) -> tuple[HintShare, ...]:
         """Ask the actor."""
-        plan: tuple[HintShare, ...] = await self._actor.plan_round.remote(request, num_rollouts=num_rollouts)
+        plan: tuple[HintShare, ...] = await self.actor.plan_round.remote(
+            self.uid, request, num_rollouts=num_rollouts
+        )
         return plan
 
     async def observe(
         self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int
     ) -> None:
         """Tell the actor without waiting for its answer: calls of one worker arrive in order."""
-        self._actor.observe.remote(
-            instance_id, hint_ratio=hint_ratio, num_correct=num_correct, num_rollouts=num_rollouts
-        )
+        outcome = RoundOutcome(instance_id, hint_ratio, num_correct, num_rollouts)
+        self.actor.observe.remote(self.uid, outcome)
 
     async def end_visit(self, instance_id: str) -> None:
         """Tell the actor."""
-        self._actor.end_visit.remote(instance_id)
+        self.actor.end_visit.remote(self.uid, instance_id)
+
+
+class RemoteController:
+    """The controller actor as a rollout worker sees it."""
+
+    def __init__(self) -> None:
+        self._actor = connect_controller()
+
+    def of_visit(self, uid: str) -> RemoteVisit:
+        """Return the controller for the rounds of one visit."""
+        return RemoteVisit(self._actor, uid)
 
     async def has_been_told(self) -> None:
         """Wait until the actor has been told all that this worker told it before."""

@@ -90,8 +90,7 @@ class RoundsManager(AgentLoopManagerTQ):
             if (rows := [row for row, uid in enumerate(chunk["uid"]) if uid in unfinished])
         ]
         for chunk in again:
-            names = [each.instance_id for each in chunk["instance"]]
-            ray.get(connect_controller().begin_again.remote(names))
+            ray.get(connect_controller().begin_again.remote([*chunk["uid"]]))
             with self._dispatching():
                 ray.get(worker.generate_sequences.remote(chunk))
         return sum(map(len, again))

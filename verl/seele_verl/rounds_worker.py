@@ -105,10 +105,12 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         self._prompts[uid] = asyncio.current_task()
         try:
             roll_out = self._validate_prompt if trajectory["validate"] else self._train_prompt
-            rows = await roll_out(prompt, sampling_params)
+            rows, visit = await roll_out(prompt, sampling_params)
             await tq.async_kv_batch_put(
                 keys=rows.keys, fields=rows.fields, tags=rows.tags, partition_id=partition_id
             )
+            if visit is not None:
+                await self.controller.keep_visit(uid, visit)
             status = "finished"
         except Exception as error:
             if fault := plugin_fault(error):
@@ -135,8 +137,10 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         if tasks:
             await self.controller.has_been_told()
 
-    async def _validate_prompt(self, prompt: dict[str, Any], sampling_params: dict[str, Any]) -> TrainingRows:
-        """Roll one prompt out without a hint."""
+    async def _validate_prompt(
+        self, prompt: dict[str, Any], sampling_params: dict[str, Any]
+    ) -> tuple[TrainingRows, None]:
+        """Roll one prompt out without a hint, and return its rows."""
         instance: Instance = dataclasses.replace(prompt["instance"], milestones=None)
         step: int = prompt["global_steps"]
         how = self.seele.prompt
@@ -158,7 +162,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             grade=self.grade,
             round_sizes=(self.rollout_config.val_kwargs.n,),
         )
-        return validation_rows(
+        rows = validation_rows(
             prompt["uid"],
             instance,
             rollouts,
@@ -167,9 +171,12 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             model_version=sample.model_version,
             global_step=step,
         )
+        return rows, None
 
-    async def _train_prompt(self, prompt: dict[str, Any], sampling_params: dict[str, Any]) -> TrainingRows:
-        """Roll one prompt out in rounds, tell the trainer of the visit, and return its group's rows."""
+    async def _train_prompt(
+        self, prompt: dict[str, Any], sampling_params: dict[str, Any]
+    ) -> tuple[TrainingRows, Visit]:
+        """Roll one prompt out in rounds, and return its group's rows and the visit."""
         hints, how = self.seele.hints, self.seele.prompt
         instance: Instance = prompt["instance"]
         encoded = encode_problem(
@@ -191,7 +198,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         first, *others = hints.rollouts_of_rounds
         rollouts = await self._rounds()(
             instance,
-            controller=self.controller,
+            controller=self.controller.of_visit(prompt["uid"]),
             sample=sample,
             grade=self.grade,
             # Supplied responses replace rollouts of the only round.
@@ -215,14 +222,13 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             rollouts=tuple(rollouts),
             penalties=penalties,
         )
-        await self.controller.keep_visit(prompt["uid"], visit)
         group = group_of(
             instance.instance_id, rollouts, penalties=penalties, target_accuracy=hints.target_accuracy
         )
         advantages = None
         if self.estimates_advantages:
             advantages = group_advantages(group, source=self.source, baseline=self.baseline)
-        return training_rows(
+        rows = training_rows(
             prompt["uid"],
             instance,
             rollouts,
@@ -235,6 +241,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             advantages=advantages,
             tells_accuracy=bool(self.config.algorithm.filter_groups.enable),
         )
+        return rows, visit
 
     def _rounds(self) -> Callable[..., Coroutine[Any, Any, list[Rollout]]]:
         """Return how the problem's rounds follow each other."""
