@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Protocol
+from typing import Protocol, Self
 
 from seele.records import Completion, Grade, HintShare, Instance, Origin, Rollout, RoundRequest
 
@@ -81,171 +81,33 @@ class NoHintController:
         """Do nothing."""
 
 
-async def run_rounds(
-    instance: Instance,
-    *,
-    controller: HintController,
-    sample: Sampler,
-    grade: Grader,
-    round_sizes: Sequence[int],
-    quorum: float = 1.0,
-    succeeded: Succeeded = is_correct,
-) -> list[Rollout]:
-    """Roll out one problem round by round, letting the controller choose each round's hint.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProblemVisit:
+    """One problem in one step, with the parts that all its rounds share.
 
-    A round's rollouts may divide over several hints, which are rolled out at the same time. If the controller
-    has no more to learn, it takes the remaining rollouts as one round.
-
-    The visit ends for the controller even if sampling or grading fails, so that no problem is left
-    half-visited.
-
-    Args:
-        instance: The problem.
-        controller: Chooses the hints and observes the outcomes.
-        sample: Completes hinted prompts.
-        grade: Compares answers.
-        round_sizes: Rollouts of each round, at least one round; a round may also take all that are left.
-        quorum: Share in (0, 1] of the rollouts under a hint that the next round waits for
-            (``seele.hints.round_quorum``). It waits for all probes. The controller observes the others when
-            they are graded. The last round's rollouts are awaited together, because nothing follows.
-        succeeded: Which rollouts are reported to the controller as correct.
-
-    Returns:
-        ``sum(round_sizes)`` rollouts, in order of round and rollout.
-
-    Raises:
-        ExceptionGroup: Errors of sampler, grader or controller. All tasks have then ended.
+    Inside ``async with`` it goes on for the controller. It ends even if sampling or grading fails, so that no
+    problem is left half-visited.
     """
-    visit, rollouts = _Visit(instance, controller, sample, grade, succeeded), list[Rollout]()
-    begun, total = 0, sum(round_sizes)
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            for round_index, size in enumerate(round_sizes):
-                if begun >= total:
-                    break
-                plan = await visit.plan(round_index, size, left=total - begun)
-                first, begun = begun, begun + sum(share.num_rollouts for share in plan)
-                share_awaited = quorum if begun < total else 1.0
-                for enough in visit.begin(plan, round_index, tasks, rollouts, first, quorum=share_awaited):
-                    await enough.wait()
-    finally:
-        await controller.end_visit(instance.instance_id)
-    return sorted(rollouts, key=attrgetter("rollout_index"))
-
-
-async def run_until_success(
-    instance: Instance,
-    *,
-    controller: HintController,
-    sample: Sampler,
-    grade: Grader,
-    round_sizes: Sequence[int],
-    failing_accuracy: float,
-    passing_accuracy: float = 1.0,
-    succeeded: Succeeded = is_correct,
-) -> list[Rollout]:
-    """Roll a problem out again, with the controller's next hint, until a round does not fail (GHPO,
-    arXiv:2507.10628), nor is too easy with its hint (BREAD, arXiv:2506.17211).
-
-    All rounds but the last one are discarded. It is also the last if the controller's next hint was tried.
-
-    Args:
-        instance: The problem.
-        controller: As for ``run_rounds``.
-        sample: As for ``run_rounds``.
-        grade: As for ``run_rounds``.
-        round_sizes: Rollouts of each round, all of one size.
-        failing_accuracy: The largest share of successes at which a round counts as failed.
-        passing_accuracy: The largest share of successes at which a round with a hint is not too easy.
-        succeeded: Which rollouts are successes.
-
-    Returns:
-        The rollouts of one round, in order.
-
-    Raises:
-        ExceptionGroup: As in ``run_rounds``, but an error of planning is raised as it is.
-    """
-    visit, rollouts = _Visit(instance, controller, sample, grade, succeeded), list[Rollout]()
-    tried: set[float] = set()
-    try:
-        for round_index, size in enumerate(round_sizes):
-            plan = await visit.plan(round_index, size, left=size)
-            hints = {share.hint_ratio for share in plan}
-            if hints <= tried:
-                break
-            tried |= hints
-            rollouts = await visit.roll_out(plan, round_index, 0)
-            num_correct, most = sum(map(succeeded, rollouts)), passing_accuracy if round_index else 1.0
-            # As the controller computes it (``seele.hints.conditions``).
-            has_failed = num_correct <= failing_accuracy * len(rollouts)
-            if not has_failed and num_correct / len(rollouts) <= most:
-                break
-    finally:
-        await controller.end_visit(instance.instance_id)
-    return rollouts
-
-
-async def run_with_rescue(
-    instance: Instance,
-    *,
-    controller: HintController,
-    sample: Sampler,
-    grade: Grader,
-    round_sizes: Sequence[int],
-    failing_accuracy: float,
-    succeeded: Succeeded = is_correct,
-) -> list[Rollout]:
-    """Roll a problem out without hints, and if that fails, try every hint once: the success under the weakest
-    one replaces the last failure (Scaf-GRPO, arXiv:2510.19807).
-
-    Args:
-        instance: The problem.
-        controller: As for ``run_rounds``; plans no hint for the first round and every hint for the second. If
-            it plans none for the second either, nothing more is rolled out.
-        sample: As for ``run_rounds``.
-        grade: As for ``run_rounds``.
-        round_sizes: Rollouts of the first round, as the only element.
-        failing_accuracy: As for ``run_until_success``.
-        succeeded: Which rollouts are successes.
-
-    Returns:
-        As many rollouts as the first round has, in order.
-
-    Raises:
-        ExceptionGroup: As in ``run_rounds``, but an error of planning is raised as it is.
-    """
-    (size,) = round_sizes
-    num_hints = len(instance.legal_hint_ratios) - 1
-    visit = _Visit(instance, controller, sample, grade, succeeded)
-    try:
-        rollouts = await visit.roll_out(await visit.plan(0, size, left=size), 0, 0)
-        if num_hints and sum(map(succeeded, rollouts)) <= failing_accuracy * size:
-            plan = await visit.plan(1, num_hints, left=num_hints)
-            hinted = any(share.hint_ratio for share in plan)
-            tried = await visit.roll_out(plan, 1, size) if hinted else []
-            # A rollout may have lost its hint (``seele.hints.dropout``).
-            solved = [each for each in tried if each.hint_steps and succeeded(each)]
-            rescue = min(solved, key=attrgetter("hint_steps"), default=None)
-            if rescue is not None:
-                failed = next(each for each in reversed(rollouts) if not succeeded(each))
-                rescue = dataclasses.replace(rescue, rollout_index=failed.rollout_index)
-                rollouts[rollouts.index(failed)] = rescue
-    finally:
-        await controller.end_visit(instance.instance_id)
-    return rollouts
-
-
-@dataclass(frozen=True, slots=True)
-class _Visit:
-    """The parts that all rounds of a problem share."""
 
     instance: Instance
+    """The problem."""
     controller: HintController
+    """Chooses the hints and observes the outcomes."""
     sample: Sampler
+    """Completes hinted prompts."""
     grade: Grader
-    succeeded: Succeeded
+    """Compares answers."""
+    succeeded: Succeeded = is_correct
+    """Which rollouts are reported to the controller as correct."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.controller.end_visit(self.instance.instance_id)
 
     async def plan(self, round_index: int, size: int, *, left: int) -> tuple[HintShare, ...]:
+        """Return the hints of a round of ``size`` rollouts, or of all that are ``left``."""
         request = RoundRequest(self.instance.instance_id, round_index, self.instance.legal_hint_ratios, left)
         return await self.controller.plan_round(request, num_rollouts=size)
 
@@ -323,6 +185,119 @@ class _Visit:
                     enough.set()
         if left:
             raise RuntimeError(f"the sampler left out {left} of {share.num_rollouts} completions")
+
+
+async def run_rounds(
+    visit: ProblemVisit, round_sizes: Sequence[int], *, quorum: float = 1.0
+) -> list[Rollout]:
+    """Roll out one problem round by round, letting the controller choose each round's hint.
+
+    A round's rollouts may divide over several hints, which are rolled out at the same time. If the controller
+    has no more to learn, it takes the remaining rollouts as one round.
+
+    Args:
+        visit: The problem.
+        round_sizes: Rollouts of each round, at least one round; a round may also take all that are left.
+        quorum: Share in (0, 1] of the rollouts under a hint that the next round waits for
+            (``seele.hints.round_quorum``). It waits for all probes. The controller observes the others when
+            they are graded. The last round's rollouts are awaited together, because nothing follows.
+
+    Returns:
+        ``sum(round_sizes)`` rollouts, in order of round and rollout.
+
+    Raises:
+        ExceptionGroup: Errors of sampler, grader or controller. All tasks have then ended.
+    """
+    rollouts: list[Rollout] = []
+    begun, total = 0, sum(round_sizes)
+    async with visit, asyncio.TaskGroup() as tasks:
+        for round_index, size in enumerate(round_sizes):
+            if begun >= total:
+                break
+            plan = await visit.plan(round_index, size, left=total - begun)
+            first, begun = begun, begun + sum(share.num_rollouts for share in plan)
+            share_awaited = quorum if begun < total else 1.0
+            for enough in visit.begin(plan, round_index, tasks, rollouts, first, quorum=share_awaited):
+                await enough.wait()
+    return sorted(rollouts, key=attrgetter("rollout_index"))
+
+
+async def run_until_success(
+    visit: ProblemVisit,
+    round_sizes: Sequence[int],
+    *,
+    failing_accuracy: float,
+    passing_accuracy: float = 1.0,
+) -> list[Rollout]:
+    """Roll a problem out again, with the controller's next hint, until a round does not fail (GHPO,
+    arXiv:2507.10628), nor is too easy with its hint (BREAD, arXiv:2506.17211).
+
+    All rounds but the last one are discarded. It is also the last if the controller's next hint was tried.
+
+    Args:
+        visit: The problem.
+        round_sizes: Rollouts of each round, all of one size.
+        failing_accuracy: The largest share of successes at which a round counts as failed.
+        passing_accuracy: The largest share of successes at which a round with a hint is not too easy.
+
+    Returns:
+        The rollouts of one round, in order.
+
+    Raises:
+        ExceptionGroup: As in ``run_rounds``, but an error of planning is raised as it is.
+    """
+    rollouts: list[Rollout] = []
+    tried: set[float] = set()
+    async with visit:
+        for round_index, size in enumerate(round_sizes):
+            plan = await visit.plan(round_index, size, left=size)
+            hints = {share.hint_ratio for share in plan}
+            if hints <= tried:
+                break
+            tried |= hints
+            rollouts = await visit.roll_out(plan, round_index, 0)
+            num_correct, most = sum(map(visit.succeeded, rollouts)), passing_accuracy if round_index else 1.0
+            # As the controller computes it (``seele.hints.conditions``).
+            has_failed = num_correct <= failing_accuracy * len(rollouts)
+            if not has_failed and num_correct / len(rollouts) <= most:
+                break
+    return rollouts
+
+
+async def run_with_rescue(
+    visit: ProblemVisit, round_sizes: Sequence[int], *, failing_accuracy: float
+) -> list[Rollout]:
+    """Roll a problem out without hints, and if that fails, try every hint once: the success under the weakest
+    one replaces the last failure (Scaf-GRPO, arXiv:2510.19807).
+
+    Args:
+        visit: The problem. Its controller plans no hint for the first round and every hint for the second. If
+            it plans none for the second either, nothing more is rolled out.
+        round_sizes: Rollouts of the first round, as the only element.
+        failing_accuracy: As for ``run_until_success``.
+
+    Returns:
+        As many rollouts as the first round has, in order.
+
+    Raises:
+        ExceptionGroup: As in ``run_rounds``, but an error of planning is raised as it is.
+    """
+    (size,) = round_sizes
+    num_hints = len(visit.instance.legal_hint_ratios) - 1
+    async with visit:
+        rollouts = await visit.roll_out(await visit.plan(0, size, left=size), 0, 0)
+        if num_hints and sum(map(visit.succeeded, rollouts)) <= failing_accuracy * size:
+            plan = await visit.plan(1, num_hints, left=num_hints)
+            hinted = any(share.hint_ratio for share in plan)
+            tried = await visit.roll_out(plan, 1, size) if hinted else []
+            # A rollout may have lost its hint (``seele.hints.dropout``).
+            solved = [each for each in tried if each.hint_steps and visit.succeeded(each)]
+            rescue = min(solved, key=attrgetter("hint_steps"), default=None)
+            if rescue is not None:
+                failed = next(each for each in reversed(rollouts) if not visit.succeeded(each))
+                rescue = dataclasses.replace(rescue, rollout_index=failed.rollout_index)
+                rollouts[rollouts.index(failed)] = rescue
+    return rollouts
 
 
 async def _graded(

@@ -530,8 +530,8 @@ def test_only_validation_stops(monkeypatch):
     """The published methods train on whole rollouts."""
     asked = []
 
-    async def run_rounds(instance, *, sample, **_):
-        parts = sample(hint_steps=0, round_index=0, first_rollout=0, num_rollouts=1, quorum=1)
+    async def run_rounds(visit, round_sizes, **_):
+        parts = visit.sample(hint_steps=0, round_index=0, first_rollout=0, num_rollouts=1, quorum=1)
         return [part async for part in parts]
 
     async def complete(*_, stop=(), **__):

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from seele.errors import ConfigError, DataError, DependencyError, SeeleError
 from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance
-from seele.rollout.rounds import NoHintController, run_rounds, run_until_success, run_with_rescue
+from seele.rollout.rounds import (
+    NoHintController,
+    ProblemVisit,
+    run_rounds,
+    run_until_success,
+    run_with_rescue,
+)
 from seele.rollout.sampling import SEED_BITS, rollout_seed
 
 # --- The rounds of one problem, with a controller and an engine made of strings
@@ -67,9 +73,11 @@ def test_the_grader_is_told_how_much_the_prompt_showed():
     assert seen == [(text, text) for text in "221100"]
 
 
-def rollouts_of(controller, *, run=run_rounds, **kwargs):
-    settings = {"sample": Engine(), "grade": grade, "round_sizes": (2, 2, 2)} | kwargs
-    return asyncio.run(run(CHAIN, controller=controller, **settings))
+def rollouts_of(controller, *, run=run_rounds, round_sizes=(2, 2, 2), **parts):
+    visit = ProblemVisit(
+        instance=CHAIN, controller=controller, **{"sample": Engine(), "grade": grade} | parts
+    )
+    return asyncio.run(run(visit, round_sizes))
 
 
 def test_each_round_uses_the_hint_chosen_after_the_rounds_before_it():
@@ -269,17 +277,11 @@ def test_problems_do_not_wait_for_each_other():
                 yield part
 
     async def both():
-        runs = [
-            run_rounds(
-                CHAIN,
-                controller=HalvingController(),
-                sample=Paced(slow),
-                grade=grade,
-                round_sizes=(1, 1, 1),
-            )
+        visits = [
+            ProblemVisit(instance=CHAIN, controller=HalvingController(), sample=Paced(slow), grade=grade)
             for slow in (True, False)
         ]
-        return await asyncio.gather(*runs)
+        return await asyncio.gather(*(run_rounds(visit, (1, 1, 1)) for visit in visits))
 
     assert [len(rollouts) for rollouts in asyncio.run(both())] == [3, 3]
 
@@ -486,14 +488,12 @@ def test_a_cancelled_visit_stops_its_engine_and_ends():
     controller = HalvingController()
 
     async def cancelled():
-        size = {"round_sizes": (2, 2)}
-        visit = asyncio.create_task(
-            run_rounds(CHAIN, controller=controller, sample=sample, grade=grade, **size)
-        )
+        visit = ProblemVisit(instance=CHAIN, controller=controller, sample=sample, grade=grade)
+        task = asyncio.create_task(run_rounds(visit, (2, 2)))
         await turns(10)
-        visit.cancel()
-        await asyncio.gather(visit, return_exceptions=True)
-        return visit.cancelled()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return task.cancelled()
 
     assert asyncio.run(cancelled())
     assert closed == [0]

@@ -18,7 +18,7 @@ from seele.errors import ConfigError
 from seele.hints import CONTROLLERS, build_controller
 from seele.hints.conditions import with_conditions
 from seele.records import Grade, GradeReason, HintShare, RoundOutcome
-from seele.rollout.rounds import run_until_success, run_with_rescue
+from seele.rollout.rounds import ProblemVisit, run_until_success, run_with_rescue
 from seele.simulate.summary import Summary, mean_summary, paired_difference, summarise
 from seele.simulate.visits import Schedule, Trace, simulate
 from seele.simulate.worlds import TOKENS, UNITS, WORLDS, draw_problems
@@ -490,16 +490,10 @@ def test_failed_rounds_are_replaced_as_in_training(when, name, roll_out, more):
         async def grade(is_correct, instance, *, hint_steps):
             return Grade(is_correct, GradeReason.CORRECT if is_correct else GradeReason.WRONG)
 
+        controller = Local(with_conditions(build(name), **conditions))
+        visit = ProblemVisit(instance=instance, controller=controller, sample=sample, grade=grade)
         kept = asyncio.run(
-            roll_out(
-                instance,
-                controller=Local(with_conditions(build(name), **conditions)),
-                sample=sample,
-                grade=grade,
-                round_sizes=schedule.hints.rollouts_of_rounds,
-                failing_accuracy=failing,
-                **more,
-            )
+            roll_out(visit, schedule.hints.rollouts_of_rounds, failing_accuracy=failing, **more)
         )
         accuracies = np.array([accuracy_NJ[n, each.hint_steps] for each in kept])
         replaced += any(each.hint_steps for each in kept)

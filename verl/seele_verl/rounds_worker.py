@@ -32,6 +32,7 @@ from seele.reward.milestones import milestones_of
 from seele.reward.walks import ErrorWatch
 from seele.rollout.rounds import (
     NoHintController,
+    ProblemVisit,
     grade_given,
     is_correct,
     run_rounds,
@@ -155,13 +156,10 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             seed_of=partial(rollout_seed, self.seele.seed, -1 - step, instance.instance_id),
             stop=self.stop,
         )
-        rollouts = await run_rounds(
-            instance,
-            controller=NoHintController(),
-            sample=sample,
-            grade=self.grade,
-            round_sizes=(self.rollout_config.val_kwargs.n,),
+        visit = ProblemVisit(
+            instance=instance, controller=NoHintController(), sample=sample, grade=self.grade
         )
+        rollouts = await run_rounds(visit, (self.rollout_config.val_kwargs.n,))
         rows = validation_rows(
             prompt["uid"],
             instance,
@@ -196,15 +194,15 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         replayed: Success | None = prompt.get("replayed")
         given = self._given(instance, encoded, replayed.completion if replayed else None)
         first, *others = hints.rollouts_of_rounds
-        rollouts = await self._rounds()(
-            instance,
+        problem_visit = ProblemVisit(
+            instance=instance,
             controller=self.controller.of_visit(prompt["uid"]),
             sample=sample,
             grade=self.grade,
-            # Supplied responses replace rollouts of the only round.
-            round_sizes=(first - len(given), *others),
             succeeded=attrgetter("passed_next") if steers_on_milestones(hints.controller) else is_correct,
         )
+        # Supplied responses replace rollouts of the only round.
+        rollouts = await self._rounds()(problem_visit, (first - len(given), *others))
         rollouts += await grade_given(
             given,
             instance,
