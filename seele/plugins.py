@@ -174,7 +174,10 @@ def _load(spec: str, key: str) -> Any:
     location, _, name = spec.rpartition(":")
     file = Path(location).expanduser().resolve() if location.endswith(".py") else None
     if file and not file.is_file():
-        raise ConfigError(f"{key}: no file {location!r} ({spec!r})")
+        raise ConfigError(
+            f"{key}: no file {file} ({spec!r}); a relative path begins in the folder where the command runs, "
+            "with scripts/*.sh in SEELE's folder"
+        )
     try:
         if file is None:
             return pkgutil.resolve_name(f"{location}:{name}")

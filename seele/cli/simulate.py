@@ -56,7 +56,7 @@ def simulate_command(
     ] = 1.0,
     problems: Annotated[int, typer.Option(help="Problems per world.")] = 3000,
     world: Annotated[list[str] | None, typer.Option(help="Worlds; all by default.")] = None,
-    unit: Annotated[str, typer.Option(help="Where solutions are cut: steps or tokens.")] = "steps",
+    unit: Annotated[str, typer.Option(help="Where solutions are cut: step or token.")] = "step",
     batch_size: Annotated[
         int | None, typer.Option(help="Problems that are visited together; all by default.")
     ] = None,
@@ -116,7 +116,9 @@ def simulate_command(
             batch_size=problems if batch_size is None else batch_size,
         )
     except ValueError as error:
-        raise ConfigError(f"seele simulate: {error}") from error
+        # The options have names of their own.
+        text = str(error).replace("rollouts_per_prompt", "--rollouts")
+        raise ConfigError(f"seele simulate: {text}") from error
 
     def build(spec: str) -> "Controller":
         name, settings = _parse(spec)
@@ -169,7 +171,8 @@ def _parse(spec: str) -> tuple[str, dict[str, Any]]:
             raise ConfigError(f"--controller {spec}: expected NAME or NAME:key=value,key=value, got {item!r}")
         if key in RUN_WIDE:
             raise ConfigError(
-                f"--controller {spec}: {key!r} is common to all controllers, not a setting of one"
+                f"--controller {spec}: {key!r} is common to all controllers; use --seed, --rounds, "
+                "--rollouts or --target-accuracy"
             )
         try:
             settings[key] = yaml.safe_load(value)

@@ -43,6 +43,13 @@ def from_mapping(cls: type[T], raw: Mapping[str, Any], at: str) -> T:
             raise ConfigError(
                 f"{at}: unknown key {key!r}{did_you_mean(key, names)}; allowed keys are {names}"
             )
+    missing = [
+        field.name
+        for field in fields
+        if field.name not in raw and field.default is field.default_factory is dataclasses.MISSING
+    ]
+    if missing:
+        raise ConfigError(f"{at}: no value for {missing[0]!r}, which is needed; allowed keys are {names}")
     values = {key: _checked(value, types[key], f"{at}.{key}") for key, value in raw.items()}
     try:
         return cls(**values)

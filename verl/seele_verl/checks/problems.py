@@ -92,7 +92,7 @@ def check_solutions(seele: SeeleConfig, training: Sequence[Instance]) -> None:
     if seele.hints.kind == "tiers" and not any(instance.tiers for instance in training):
         raise DataError(
             f"data.train_files: none of the {len(training)} problems has tiers, which seele.hints.kind=tiers "
-            "gives as hints; `seele data hints` writes that column (see docs/data.md)"
+            "gives as hints; `seele data hints` writes that column (docs/annotation.md)"
         )
     readers = {
         "seele.interleave": seele.interleave.problems,
@@ -137,8 +137,8 @@ def check_milestones(seele: SeeleConfig, training: Sequence[Instance]) -> None:
     if not any(len(milestones_of(instance)) > 1 for instance in training):
         raise DataError(
             f"data.train_files: none of the {len(training)} problems has a milestone before its answer, but "
-            "seele.credit or seele.hints.controller uses them; `seele data milestones FILE` writes "
-            "them into FILE and counts them, and docs/milestones.md says where they come from"
+            "seele.credit or seele.hints.controller uses them; a step has one where a new value stands after "
+            "'=' (docs/milestones.md); write the column 'milestones' yourself, or train with method=drgrpo"
         )
 
 
