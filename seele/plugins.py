@@ -19,7 +19,7 @@ import pkgutil
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
@@ -168,6 +168,38 @@ def blame(part: Any, doing: str, *, key: str, error: type[SeeleError] = PluginEr
         raise error(
             f"{key}: {where(part)}: {doing}: {type(raised).__name__}: {raised} ({where_raised(raised)})"
         ) from raised
+
+
+class CheckedPart:
+    """The base of wrappers that check what a user's own part returns, and name its file where it fails."""
+
+    def __init__(self, part: Any, key: str) -> None:
+        """Wrap ``part``, which the setting ``key`` names."""
+        self._part, self._key = part, key
+        self.name = str(part.name)
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """Return the part's state after a round trip through JSON, as in a checkpoint."""
+        with self._blame("state_dict, which must be JSON"):
+            state: Mapping[str, Any] = json.loads(json.dumps(self._part.state_dict(), allow_nan=False))
+            return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """See the part."""
+        with self._blame("load_state_dict"):
+            self._part.load_state_dict(state)
+
+    def metrics(self) -> dict[str, float]:
+        """See the part."""
+        with self._blame("metrics, which must be names and numbers"):
+            return {str(name): float(value) for name, value in self._part.metrics().items()}
+
+    def _blame(self, doing: str, *instance_ids: str) -> AbstractContextManager[None]:
+        of = f", problem {', '.join(map(repr, instance_ids[:3]))}" if instance_ids else ""
+        return blame(self._part, f"{doing}{of}", key=self._key)
+
+    def _fault(self, what: str) -> PluginError:
+        return PluginError(f"{self._key}: {where(self._part)}: {what}")
 
 
 def _load(spec: str, key: str) -> Any:

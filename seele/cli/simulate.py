@@ -24,7 +24,9 @@ def simulate_command(
             "(fixed:ratio=0.3); repeat it to compare others with the first."
         ),
     ],
-    rounds: Annotated[int, typer.Option(help="Rounds per visit.")] = 4,
+    rounds: Annotated[
+        int | None, typer.Option(help="Rounds per visit. By default 4, or as many as --round-sizes has.")
+    ] = None,
     rollouts: Annotated[
         int | None,
         typer.Option(
@@ -94,8 +96,12 @@ def simulate_command(
     if when != "until_success" and passing_accuracy != 1.0:
         raise ConfigError(f"--passing-accuracy: has no effect with --when {when}")
     sizes = _sizes(round_sizes) if round_sizes is not None else None
-    if sizes is not None:
-        rounds = len(sizes)
+    if rounds is None:
+        rounds = 4 if sizes is None else len(sizes)
+    elif sizes is not None and rounds != len(sizes):
+        raise ConfigError(f"--rounds: got {rounds}, but --round-sizes has {len(sizes)}; leave one out")
+    if twice := [spec for spec in controller if controller.count(spec) > 1]:
+        raise ConfigError(f"--controller: {twice[0]!r} is named twice; name each once")
     if rollouts is None:
         rollouts = 16 if sizes is None else sum(sizes)
     try:

@@ -196,6 +196,11 @@ class HintConfig:
         )
         require_fraction("round_quorum", self.round_quorum, "(0, 1]")
         require_one_of("unit", self.unit, HINT_UNITS)
+        require(
+            self.unit != "token" or self.placement != "user",
+            "unit=token needs placement=assistant: a hint in the user's turn changes the whole prompt, which "
+            "would be encoded once for each token of the solution",
+        )
         require_one_of("refresh", self.refresh, ("never", "epoch"))
         require(
             self.refresh == "never" or self.kind == "prefix",

@@ -102,6 +102,13 @@ class EpochQueue:
         epoch = supply.epoch_of_queue.setdefault(self, first_epoch if self._pending else first_epoch + 1)
         while True:
             while not self._pending:
+                if self._epochs_begun > epoch and supply.is_pruned_P[kept].any():
+                    # A whole epoch brought none: a full batch has priority over pruning.
+                    supply.is_eligible_P |= supply.is_pruned_P
+                    supply.is_pruned_P[:] = False
+                    self._pending.extend(kept)
+                    kept.clear()
+                    continue
                 if self._epochs_begun == first_epoch + MAX_EMPTY_EPOCHS:
                     raise DataError(
                         f"the curriculum's epochs {first_epoch} to {self._epochs_begun - 1} have too few "

@@ -3,15 +3,12 @@ of the user's code.
 """
 
 import inspect
-import json
 from collections.abc import Collection, Mapping
-from contextlib import AbstractContextManager
 from typing import Any
 
 from seele.curriculum.contract import Curriculum, Selection
-from seele.errors import ConfigError, PluginError
-from seele.plugins import blame, require_members, where
-from seele.records import State
+from seele.errors import ConfigError
+from seele.plugins import CheckedPart, blame, require_members, where
 
 CURRICULUM, SELECTION = "seele.curriculum.name", "seele.selection.name"
 
@@ -48,37 +45,7 @@ def build_own(
     return built
 
 
-class _Checked:
-    """Common base of a checked curriculum and selection."""
-
-    def __init__(self, part: Any, key: str) -> None:
-        self._part, self._key = part, key
-        self.name = str(part.name)
-
-    def state_dict(self) -> State:
-        """Return the part's state after a round trip through JSON, as in a checkpoint."""
-        with self._blame("state_dict, which must be JSON"):
-            state: State = json.loads(json.dumps(self._part.state_dict(), allow_nan=False))
-            return state
-
-    def load_state_dict(self, state: State) -> None:
-        """See the part."""
-        with self._blame("load_state_dict"):
-            self._part.load_state_dict(state)
-
-    def metrics(self) -> dict[str, float]:
-        """See the part."""
-        with self._blame("metrics, which must be names and numbers"):
-            return {str(name): float(value) for name, value in self._part.metrics().items()}
-
-    def _blame(self, doing: str) -> AbstractContextManager[None]:
-        return blame(self._part, doing, key=self._key)
-
-    def _fault(self, what: str) -> PluginError:
-        return PluginError(f"{self._key}: {where(self._part)}: {what}")
-
-
-class CheckedCurriculum(_Checked):
+class CheckedCurriculum(CheckedPart):
     """A curriculum whose invalid return values and errors become ``PluginError``s."""
 
     def __init__(self, curriculum: Curriculum, num_problems: int) -> None:
@@ -115,7 +82,7 @@ class CheckedCurriculum(_Checked):
             self._part.observe(signal_of_problem)
 
 
-class CheckedSelection(_Checked):
+class CheckedSelection(CheckedPart):
     """A selection whose invalid return values and errors become ``PluginError``s."""
 
     def __init__(self, selection: Selection) -> None:

@@ -24,9 +24,12 @@ from numpy.typing import NDArray
 
 from seele.curriculum.epoch_queue import EpochQueue, Problems, Supply, shuffled
 from seele.curriculum.epochs import Key, rank_problems
+from seele.errors import DataError
 from seele.records import State
 from seele.saved_state import read_count, read_state
 
+MAX_ARMS = 1000
+"""A step logs three numbers for each arm."""
 VERSION = 1
 """Version of the saved state."""
 
@@ -70,9 +73,14 @@ class SecCurriculum:
             seed: Seed of all draws.
 
         Raises:
-            DataError: If a value is missing, or a column mixes texts with numbers.
+            DataError: If a value is missing, a column mixes texts with numbers, or there are too many arms.
         """
         arms, self._arm_P = rank_problems(rows, columns)
+        if len(arms) > MAX_ARMS:
+            raise DataError(
+                f"seele.curriculum.columns: {list(columns)} give {len(arms)} arms, one for each value; "
+                f"allowed are at most {MAX_ARMS}; name columns with fewer values, such as a level"
+            )
         self._labels = [_label(columns, arm) for arm in arms]
         self._learning_rate = learning_rate
         self._temperature = temperature

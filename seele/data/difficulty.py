@@ -19,6 +19,7 @@ from seele.data.storage.files import (
     manifest_beside,
     read_json_lines,
     write_atomically,
+    write_manifest,
 )
 from seele.data.storage.parquet import copy_rows
 from seele.data.storage.schema import read_problems
@@ -168,7 +169,7 @@ def filter_file(file: Path, out: Path, counts_file: Path, band: Band) -> str:
         "counts": {"file": counts_file.name, "sha256": file_sha256(counts_file)},
         "conditions": counts.conditions,
     }
-    write_atomically(manifest, json.dumps(written, indent=2, ensure_ascii=False) + "\n")
+    write_manifest(manifest, written)
     return f"{out}: {summary}\nproblems by correct samples: {listed}\n{_describe_shares(shares)}"
 
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from seele.data.sources.rows import Counts
 from seele.data.split import Sample
 from seele.data.steps.leakage import with_revelation
-from seele.data.storage.files import file_sha256, write_atomically
+from seele.data.storage.files import file_sha256, write_manifest
 from seele.data.storage.parquet import ParquetSink
 from seele.data.storage.schema import SCHEMA, SCHEMA_VERSION, fill
 from seele.errors import ConfigError, DataError
@@ -99,7 +99,7 @@ def prepare(
     for entry in entries.values():
         entry["sha256"] = file_sha256(out / entry["file"])
     manifest = {**about, "schema": SCHEMA_VERSION, "splits": entries}
-    _write_manifest(out / MANIFEST, manifest)
+    write_manifest(out / MANIFEST, manifest)
     return manifest
 
 
@@ -116,12 +116,7 @@ def update_checksum(file: Path, *, before: str) -> None:
         for entry in (content, *_splits_of(content).values()):
             if isinstance(entry, dict) and (entry.get("file"), entry.get("sha256")) == (file.name, before):
                 entry["sha256"] = file_sha256(file)
-                _write_manifest(path, content)
-
-
-def _write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
-    text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
-    write_atomically(path, text.encode(errors="backslashreplace"))  # a file's name may be in another encoding
+                write_manifest(path, content)
 
 
 def read_manifest(folder: Path) -> Any:

@@ -96,6 +96,13 @@ def configured_controller(
             f"seele.hints.when: rescue tries every hint once, but controller {hints.controller!r} gives one; "
             f"set seele.hints.controller={EachHint.name}, or one of your own that gives all"
         )
+    if hints.rounds == 1 and getattr(_find(hints.controller), "begins_without_hint", False):
+        raise ConfigError(
+            f"seele.hints.rounds: controller {hints.controller!r} has no hint in its first round, got 1; "
+            "allowed are 2 or more"
+        )
+    if hints.when == "until_success":
+        _check_search(hints)
     run = RunWide(
         rounds=hints.rounds,
         rollouts_per_round=hints.rollouts_of_rounds[0],
@@ -117,6 +124,22 @@ def configured_controller(
             f"{hints.controller!r}"
         )
     return controller
+
+
+def _check_search(hints: HintConfig) -> None:
+    """Refuse a search that discards a round as too easy and goes on with a longer hint, or the reverse."""
+    failing, passing = hints.failing_accuracy, hints.passing_accuracy
+    if hints.controller == BreadController.name and not failing < 0.5 <= passing:
+        raise ConfigError(
+            "seele.hints.failing_accuracy, passing_accuracy: controller 'bread' gives shorter hints from an "
+            f"accuracy of 0.5 on, got {failing} and {passing}; allowed are failing_accuracy below 0.5 and "
+            "passing_accuracy of 0.5 or more"
+        )
+    if hints.controller == LadderController.name and passing < 1.0:
+        raise ConfigError(
+            "seele.hints.passing_accuracy: controller 'ladder' gives no shorter hint after a round that was "
+            f"too easy, got {passing}; allowed is 1, or set seele.hints.controller=bread"
+        )
 
 
 def check_controller(settings: SeeleConfig) -> None:

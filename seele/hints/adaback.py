@@ -4,14 +4,12 @@ The rule is that of one of its authors' code (docs/methods/adaback.md).
 """
 
 from collections.abc import Sequence
-from random import Random
 from statistics import fmean
 
 from seele.hints.contract import check_number
 from seele.hints.outcomes import RememberingController
 from seele.records import State
 from seele.saved_state import read_ratio, read_section, read_value
-from seele.seeds import seed_of
 
 ALPHA = 0.8
 """Weight of the old value in the moving average m."""
@@ -39,8 +37,7 @@ class AdaBackController(RememberingController):
     start = (0.0, LONGEST)
 
     def __init__(self, *, seed: int = 0, threshold: float = 0.5) -> None:
-        super().__init__()
-        self._seed = seed
+        super().__init__(seed=seed)
         self._threshold = check_number("threshold", threshold, at_most=1.0)
         self._mean_low = 0.0
         self._lows: dict[str, float] = {}
@@ -63,7 +60,7 @@ class AdaBackController(RememberingController):
         low, high = self.remembered(instance_id)
         longer = [ratio for ratio in legal_ratios if ratio >= low] or [max(legal_ratios)]
         inside = [ratio for ratio in longer if ratio <= high] or [min(longer)]
-        return Random(seed_of(self._seed, instance_id, visit, round_index)).choice(inside)
+        return self._random(instance_id, visit, round_index=round_index).choice(inside)
 
     def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
         """See ``Controller``.

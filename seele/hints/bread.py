@@ -22,6 +22,7 @@ class BreadController(SequentialController):
 
     name = "bread"
     aims_at_target = False
+    begins_without_hint = True
     _UNKNOWN: ClassVar[Bounds] = (0.0, 1.0)
 
     def __init__(self) -> None:

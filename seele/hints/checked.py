@@ -7,7 +7,6 @@ import inspect
 import json
 import math
 from collections.abc import Collection, Sequence
-from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -16,37 +15,32 @@ import numpy as np
 from seele.errors import ConfigError, PluginError
 from seele.hints.contract import Controller, take_over_attributes
 from seele.maths.irt import Array
-from seele.plugins import blame, check_restores, where
-from seele.records import AccuracyCurve, HintShare, RoundOutcome, RoundRequest, State
+from seele.plugins import CheckedPart, check_restores, where
+from seele.records import AccuracyCurve, HintShare, RoundOutcome, RoundRequest
 
 KEY = "seele.hints.controller"
 
 
-class CheckedController(Controller):
+class CheckedController(CheckedPart, Controller):
     """The wrapped controller. Its invalid return values and its exceptions become a ``PluginError``."""
 
     def __init__(self, controller: Controller) -> None:
-        self._controller = controller
+        super().__init__(controller, KEY)
         take_over_attributes(self, controller)
 
     def begin_step(self, step: int) -> None:
         """See ``Controller``."""
         with self._blame(f"begin_step({step})"):
-            self._controller.begin_step(step)
+            self._part.begin_step(step)
 
     def plan_rounds(
         self, requests: Sequence[RoundRequest], *, num_rollouts: int
     ) -> list[tuple[HintShare, ...]]:
         """See ``Controller``."""
         with self._blame("plan_rounds", *(request.instance_id for request in requests)):
-            plans = [
-                tuple(plan) for plan in self._controller.plan_rounds(requests, num_rollouts=num_rollouts)
-            ]
+            plans = [tuple(plan) for plan in self._part.plan_rounds(requests, num_rollouts=num_rollouts)]
         if len(plans) != len(requests):
-            raise PluginError(
-                f"{KEY}: {where(self._controller)}: plan_rounds: returned {len(plans)} values for "
-                f"{len(requests)} requests"
-            )
+            raise self._fault(f"plan_rounds: returned {len(plans)} values for {len(requests)} requests")
         for plan, request in zip(plans, requests, strict=True):
             self._check_plan(plan, request, num_rollouts)
         return plans
@@ -54,89 +48,70 @@ class CheckedController(Controller):
     def observe_rounds(self, outcomes: Sequence[RoundOutcome]) -> None:
         """See ``Controller``."""
         with self._blame("observe_rounds", *(seen.instance_id for seen in outcomes)):
-            self._controller.observe_rounds(outcomes)
+            self._part.observe_rounds(outcomes)
 
     def predicted_accuracy(self, instance_id: str, hint_ratios: Sequence[float]) -> Array | None:
         """See ``Controller``."""
         with self._blame("predicted_accuracy", instance_id):
-            given = self._controller.predicted_accuracy(instance_id, hint_ratios)
+            given = self._part.predicted_accuracy(instance_id, hint_ratios)
             if given is None:
                 return None
             expected: Array = np.asarray(given, dtype=np.float64)
         if expected.shape != (len(hint_ratios),) or not ((expected >= 0.0) & (expected <= 1.0)).all():
-            raise PluginError(
-                f"{KEY}: {where(self._controller)}: predicted_accuracy, problem {instance_id!r}: expected "
-                f"{len(hint_ratios)} numbers in [0, 1], got {expected.tolist()!r}"
+            raise self._fault(
+                f"predicted_accuracy, problem {instance_id!r}: expected {len(hint_ratios)} numbers in "
+                f"[0, 1], got {expected.tolist()!r}"
             )
         return expected
 
     def end_visits(self, instance_ids: Sequence[str]) -> None:
         """See ``Controller``."""
         with self._blame("end_visits", *instance_ids):
-            self._controller.end_visits(instance_ids)
-
-    def state_dict(self) -> State:
-        """See ``Controller``: the state after a round trip through JSON, as a checkpoint holds it."""
-        with self._blame("state_dict, which must be JSON"):
-            state: State = json.loads(json.dumps(self._controller.state_dict(), allow_nan=False))
-            return state
-
-    def load_state_dict(self, state: State) -> None:
-        """See ``Controller``."""
-        with self._blame("load_state_dict"):
-            self._controller.load_state_dict(state)
-
-    def metrics(self) -> dict[str, float]:
-        """See ``Controller``."""
-        with self._blame("metrics, which must be names and numbers"):
-            return {str(name): float(value) for name, value in self._controller.metrics().items()}
+            self._part.end_visits(instance_ids)
 
     def curves(self, instance_ids: Collection[str] | None = None) -> list[AccuracyCurve]:
         """See ``Controller``. The user's method may take no argument and return all curves."""
         with self._blame("curves"):
-            takes_ids = inspect.signature(self._controller.curves).parameters
-            curves = self._controller.curves(instance_ids) if takes_ids else self._controller.curves()
+            takes_ids = inspect.signature(self._part.curves).parameters
+            curves = self._part.curves(instance_ids) if takes_ids else self._part.curves()
             return [each for each in curves if instance_ids is None or each.instance_id in instance_ids]
 
     def _check_plan(self, plan: tuple[Any, ...], request: RoundRequest, num_rollouts: int) -> None:
         """Check one plan: its hints must be legal and its shares add up to the rollouts requested."""
         for share in plan:
             if not isinstance(share, HintShare):
-                raise self._fault(request, f"a share must be a HintShare, got {share!r}")
+                raise self._bad_plan(request, f"a share must be a HintShare, got {share!r}")
             self._check_ratio(share.hint_ratio, request)
             if not _is_whole(share.num_rollouts) or share.num_rollouts < 1:
-                raise self._fault(request, f"a share needs at least one rollout, got {share.num_rollouts!r}")
+                raise self._bad_plan(
+                    request, f"a share needs at least one rollout, got {share.num_rollouts!r}"
+                )
             predicted = share.predicted_accuracy
             if predicted is not None and not (_is_number(predicted) and 0.0 <= predicted <= 1.0):
-                raise self._fault(
+                raise self._bad_plan(
                     request,
                     f"a predicted accuracy must be None or lie in [0, 1], got {predicted!r}",
                 )
         planned = sum(share.num_rollouts for share in plan)
         allowed = [num_rollouts, *([request.rollouts_left] if request.rollouts_left > num_rollouts else [])]
         if planned not in allowed:
-            raise self._fault(
+            raise self._bad_plan(
                 request,
                 f"the shares have {planned} rollouts in total, allowed are {' or '.join(map(str, allowed))}",
             )
 
     def _check_ratio(self, ratio: Any, request: RoundRequest) -> None:
         if not _is_number(ratio) or ratio not in request.legal_ratios:
-            raise self._fault(
+            raise self._bad_plan(
                 request,
                 f"the hint ratio {ratio!r} is not one of the legal ratios {list(request.legal_ratios)}; "
                 "seele.hints.nearest_legal finds the nearest one",
             )
 
-    def _fault(self, request: RoundRequest, what: str) -> PluginError:
-        return PluginError(
-            f"{KEY}: {where(self._controller)}: plan_rounds, problem {request.instance_id!r}, round "
-            f"{request.round_index}: {what}"
+    def _bad_plan(self, request: RoundRequest, what: str) -> PluginError:
+        return self._fault(
+            f"plan_rounds, problem {request.instance_id!r}, round {request.round_index}: {what}"
         )
-
-    def _blame(self, method: str, *instance_ids: str) -> AbstractContextManager[None]:
-        of = f", problem {', '.join(map(repr, instance_ids[:3]))}" if instance_ids else ""
-        return blame(self._controller, f"{method}{of}", key=KEY)
 
 
 def _is_number(value: Any) -> bool:

@@ -225,7 +225,8 @@ class Dropout(ConditionalController):
     def _changed(
         self, plan: tuple[HintShare, ...], request: RoundRequest, num_rollouts: int
     ) -> tuple[HintShare, ...]:
-        random = Random(seed_of(self._seed, request.instance_id, self._step, request.round_index))
+        place = (request.instance_id, self._step, request.round_index)
+        random = Random(seed_of(self._seed, "dropout", *place))
         smallest, thinned = min(request.legal_ratios), []
         for share in plan:
             lost = 0

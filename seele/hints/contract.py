@@ -47,6 +47,8 @@ class Controller(ABC):
     """True if an outcome counts a rollout as correct when it passed the milestone behind its hint, whatever
     its answer (``seele.reward.milestones``).
     """
+    begins_without_hint: bool = False
+    """True if the first round of a visit never has a hint, so that a run needs two rounds or more."""
     learns_from_own_hints: bool = False
     """True if outcomes under other hints than it planned would mislead it: it does not observe the rollouts
     whose hint ``seele.hints.when`` or ``.dropout`` took away.
@@ -130,6 +132,7 @@ def take_over_attributes(wrapper: Controller, wrapped: Controller) -> None:
     wrapper.tolerates_partial_rounds = wrapped.tolerates_partial_rounds
     wrapper.aims_at_target = wrapped.aims_at_target
     wrapper.steers_on_milestones = wrapped.steers_on_milestones
+    wrapper.begins_without_hint = wrapped.begins_without_hint
     wrapper.learns_from_own_hints = wrapped.learns_from_own_hints
 
 

@@ -1,11 +1,9 @@
 """MFC (arXiv:2609.13997): a ratchet that only ever shortens a problem's hints."""
 
 from collections.abc import Sequence
-from random import Random
 
 from seele.hints.contract import check_number
 from seele.hints.outcomes import RememberingController
-from seele.seeds import seed_of
 
 
 class MfcController(RememberingController):
@@ -22,8 +20,7 @@ class MfcController(RememberingController):
     start = (1.0,)
 
     def __init__(self, *, seed: int = 0, threshold: float = 0.5) -> None:
-        super().__init__()
-        self._seed = seed
+        super().__init__(seed=seed)
         self._threshold = check_number("threshold", threshold, at_most=1.0)
 
     def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
@@ -31,7 +28,7 @@ class MfcController(RememberingController):
         visit = self._beginning(instance_id, round_index).visit
         (largest,) = self.remembered(instance_id)
         allowed = [ratio for ratio in legal_ratios if ratio <= largest] or [min(legal_ratios)]
-        return Random(seed_of(self._seed, instance_id, visit, round_index)).choice(allowed)
+        return self._random(instance_id, visit, round_index=round_index).choice(allowed)
 
     def moved(self, memory: tuple[float, ...], hint_ratio: float, accuracy: float) -> tuple[float, ...]:
         """See ``RememberingController``."""

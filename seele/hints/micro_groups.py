@@ -18,6 +18,7 @@ class VisitController(SequentialController):
     """The base of controllers that use only a visit's counts of correct and of all rollouts."""
 
     aims_at_target = False
+    begins_without_hint = True
 
     def __init__(self) -> None:
         self._visits: dict[str, tuple[int, int]] = {}

@@ -18,8 +18,8 @@ class RememberingController(VisitCounter, SequentialController):
     start: tuple[float, ...]
     """The numbers of a problem without outcomes."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, seed: int = 0) -> None:
+        super().__init__(seed=seed)
         self._memory: dict[str, tuple[float, ...]] = {}
 
     def remembered(self, instance_id: str) -> tuple[float, ...]:

@@ -15,6 +15,7 @@ from seele.errors import ConfigError
 from seele.hints.contract import (
     Controller,
     SequentialController,
+    check_count,
     check_number,
     check_numbers,
     check_outcome,
@@ -36,12 +37,16 @@ class Beginning:
 
 
 class VisitCounter(Controller):
-    """The clock, and the count of each problem's visits."""
+    """The clock, the count of each problem's visits, and the random draws of a visit.
+
+    Args:
+        seed: Seeds the draws.
+    """
 
     aims_at_target = False
 
-    def __init__(self) -> None:
-        self._step = 0
+    def __init__(self, *, seed: int = 0) -> None:
+        self._seed, self._step = seed, 0
         self._beginnings: dict[str, Beginning] = {}
 
     def begin_step(self, step: int) -> None:
@@ -84,25 +89,17 @@ class VisitCounter(Controller):
             self._beginnings[instance_id] = last
         return last
 
+    def _random(self, instance_id: str, visit: int, *, round_index: int = 0) -> Random:
+        """The random generator for one round, or with round 0 for a whole visit."""
+        return Random(seed_of(self._seed, instance_id, visit, round_index))
+
 
 class ScheduledController(VisitCounter, SequentialController):
-    """All of a schedule except the choice itself.
-
-    Args:
-        seed: Seeds the draws.
-    """
-
-    def __init__(self, *, seed: int = 0) -> None:
-        super().__init__()
-        self._seed = seed
+    """All of a schedule except the choice itself."""
 
     def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
         """Only check the outcome."""
         check_outcome(hint_ratio, num_correct, num_rollouts)
-
-    def _random(self, instance_id: str, visit: int, *, round_index: int = 0) -> Random:
-        """The random generator for one round, or with round 0 for a whole visit."""
-        return Random(seed_of(self._seed, instance_id, visit, round_index))
 
 
 def _read_beginning(value: Any) -> Beginning:
@@ -151,6 +148,7 @@ class LadderController(FixedHint):
     """
 
     name = "ladder"
+    begins_without_hint = True
 
     def __init__(self, *, shares: Sequence[float] = (0.25, 0.5, 0.75)) -> None:
         super().__init__(ratio=0.0)
@@ -178,10 +176,11 @@ class EachHint(VisitCounter):
     """
 
     name = "each"
+    begins_without_hint = True
 
     def __init__(self, *, warmup_steps: int = 0, training_steps: int | None = None) -> None:
         super().__init__()
-        self._warmup_steps = int(check_number("warmup_steps", warmup_steps))
+        self._warmup_steps = check_count("warmup_steps", warmup_steps, at_least=0)
         if training_steps is not None and warmup_steps >= training_steps:
             raise ConfigError(
                 f"warmup_steps: {warmup_steps} steps without hints are all of the run's {training_steps}; "

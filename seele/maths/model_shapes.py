@@ -135,49 +135,33 @@ SHAPES = {
 }
 """From the published ``config.json`` files (Qwen2.5: arXiv:2412.15115, table 1)."""
 
-HUB_NAMES = {
-    "Qwen/Qwen2.5-1.5B": "qwen2.5-1.5b",
-    "Qwen/Qwen2.5-3B": "qwen2.5-3b",
-    "Qwen/Qwen2.5-7B": "qwen2.5-7b",
-    "Qwen/Qwen2.5-7B-Instruct": "qwen2.5-7b",
-    "Qwen/Qwen2.5-Math-1.5B": "qwen2.5-1.5b",
-    "Qwen/Qwen2.5-Math-7B": "qwen2.5-7b",
-    "RoadQAQ/Qwen2.5-Math-1.5B-16k-think": "qwen2.5-1.5b",
-    "Elliott/Qwen2.5-Math-7B-16k-think": "qwen2.5-7b",
-    "Qwen/Qwen3-0.6B": "qwen3-0.6b",
-    "Qwen/Qwen3-1.7B": "qwen3-1.7b",
-    "Qwen/Qwen3-4B": "qwen3-4b",
-    "Qwen/Qwen3-8B": "qwen3-8b",
-    "Qwen/Qwen3-0.6B-Base": "qwen3-0.6b",
-    "Qwen/Qwen3-1.7B-Base": "qwen3-1.7b",
-    "Qwen/Qwen3-4B-Base": "qwen3-4b",
-    "Qwen/Qwen3-8B-Base": "qwen3-8b",
-    "meta-llama/Llama-3.2-3B": "llama-3.2-3b",
-    "mistralai/Mathstral-7B-v0.1": "mathstral-7b",
+PRESETS = {
+    "qwen2_5_1_5b": ("Qwen/Qwen2.5-1.5B", "qwen2.5-1.5b"),
+    "qwen2_5_3b": ("Qwen/Qwen2.5-3B", "qwen2.5-3b"),
+    "qwen2_5_7b": ("Qwen/Qwen2.5-7B", "qwen2.5-7b"),
+    "qwen2_5_7b_instruct": ("Qwen/Qwen2.5-7B-Instruct", "qwen2.5-7b"),
+    "qwen2_5_math_1_5b": ("Qwen/Qwen2.5-Math-1.5B", "qwen2.5-1.5b"),
+    "qwen2_5_math_7b": ("Qwen/Qwen2.5-Math-7B", "qwen2.5-7b"),
+    "qwen2_5_math_1_5b_16k": ("RoadQAQ/Qwen2.5-Math-1.5B-16k-think", "qwen2.5-1.5b"),
+    "qwen2_5_math_7b_16k": ("Elliott/Qwen2.5-Math-7B-16k-think", "qwen2.5-7b"),
+    "qwen3_0_6b": ("Qwen/Qwen3-0.6B", "qwen3-0.6b"),
+    "qwen3_1_7b": ("Qwen/Qwen3-1.7B", "qwen3-1.7b"),
+    "qwen3_4b": ("Qwen/Qwen3-4B", "qwen3-4b"),
+    "qwen3_8b": ("Qwen/Qwen3-8B", "qwen3-8b"),
+    "qwen3_0_6b_base": ("Qwen/Qwen3-0.6B-Base", "qwen3-0.6b"),
+    "qwen3_1_7b_base": ("Qwen/Qwen3-1.7B-Base", "qwen3-1.7b"),
+    "qwen3_4b_base": ("Qwen/Qwen3-4B-Base", "qwen3-4b"),
+    "qwen3_8b_base": ("Qwen/Qwen3-8B-Base", "qwen3-8b"),
+    "llama3_2_3b": ("meta-llama/Llama-3.2-3B", "llama-3.2-3b"),
+    "mathstral_7b": ("mistralai/Mathstral-7B-v0.1", "mathstral-7b"),
 }
-"""The models of our presets, for a machine that cannot reach the hub."""
+"""The models of a run: ``model=NAME`` -> the name on the hub, and one in ``SHAPES``."""
 
-SHAPES_OF_PRESETS = {
-    "qwen2_5_1_5b": "qwen2.5-1.5b",
-    "qwen2_5_math_1_5b": "qwen2.5-1.5b",
-    "qwen2_5_math_1_5b_16k": "qwen2.5-1.5b",
-    "qwen2_5_3b": "qwen2.5-3b",
-    "llama3_2_3b": "llama-3.2-3b",
-    "mathstral_7b": "mathstral-7b",
-    "qwen2_5_7b": "qwen2.5-7b",
-    "qwen2_5_7b_instruct": "qwen2.5-7b",
-    "qwen2_5_math_7b": "qwen2.5-7b",
-    "qwen2_5_math_7b_16k": "qwen2.5-7b",
-    "qwen3_0_6b": "qwen3-0.6b",
-    "qwen3_0_6b_base": "qwen3-0.6b",
-    "qwen3_1_7b": "qwen3-1.7b",
-    "qwen3_1_7b_base": "qwen3-1.7b",
-    "qwen3_4b": "qwen3-4b",
-    "qwen3_4b_base": "qwen3-4b",
-    "qwen3_8b": "qwen3-8b",
-    "qwen3_8b_base": "qwen3-8b",
-}
-"""The model of a run, ``model=NAME`` -> a name in ``SHAPES``."""
+HUB_NAMES = dict(PRESETS.values())
+"""Names on the hub -> names in ``SHAPES``, for a machine that cannot reach the hub."""
+
+SHAPES_OF_PRESETS = {preset: shape for preset, (_, shape) in PRESETS.items()}
+"""``model=NAME`` -> a name in ``SHAPES``."""
 
 
 def model_flops(

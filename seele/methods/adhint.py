@@ -11,5 +11,4 @@ METHOD = Method(
     summary="a round without hints, then hints by its difficulty; each compared separately",
     controllers=("adhint",),
     requires={"advantage.baseline": "hinted_apart"},
-    least_rounds=2,
 )

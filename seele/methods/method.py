@@ -58,9 +58,6 @@ class Method:
     expects_column: str = ""
     """The same, but a run warns: the files of some tasks need no such column."""
 
-    least_rounds: int = 1
-    """Smallest ``seele.hints.rounds``; 2 if the first round never has a hint."""
-
     stages: tuple[str, ...] = ("rl",)
     """The method's training stages in order: ``sft`` on worked solutions, ``rl`` on rollouts."""
 
@@ -122,11 +119,6 @@ class Method:
                     f"seele.{name}: method {self.name} has {value!r}, got {got!r}; leave it, or add "
                     "seele.method=seele, which allows any"
                 )
-        if config.hints.rounds < self.least_rounds:
-            raise ConfigError(
-                f"seele.hints.rounds: method {self.name} has no hint in its first round, got "
-                f"{config.hints.rounds}; allowed are {self.least_rounds} or more"
-            )
         if not self._takes_source(config.off_policy.source):
             raise ConfigError(
                 f"seele.off_policy.source: method {self.name} has {self.off_policy!r}, "

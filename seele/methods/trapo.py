@@ -11,6 +11,5 @@ METHOD = Method(
     name="trapo",
     summary="ever longer prefixes where a problem goes badly, imitated within a trust region",
     controllers=("trapo",),
-    least_rounds=2,
     off_policy="expert_prefix",
 )

@@ -253,6 +253,13 @@ def test_a_pruned_problem_keeps_its_place_in_an_epoch_that_begins_during_the_dra
     assert curriculum.draw(2) == rest[3:]
 
 
+def test_pruned_problems_fill_a_draw_where_epochs_leave_all_others_out():
+    curriculum = EpochCurriculum(100, lambda epoch: np.arange(50))
+    drawn = curriculum.draw(16, pruned=set(range(10, 50)))
+    assert drawn[:10] == [*range(10)] and len({*drawn}) == 16 and {*drawn} <= {*range(50)}
+    assert curriculum.epochs < 2
+
+
 def test_postponed_problems_keep_their_order():
     order = UniformCurriculum(8, seed=0).draw(8)
     curriculum = UniformCurriculum(8, seed=0)
@@ -418,6 +425,11 @@ def test_arms_are_drawn_with_the_probabilities_of_the_softmax(with_replacement):
         drawn += metric(curriculum, "drawn")
     # 10,000 draws: a share's standard deviation is at most .005.
     np.testing.assert_allclose(drawn / drawn.sum(), [0.186324, 0.307196, 0.506480], atol=0.02)
+
+
+def test_a_column_that_tells_all_problems_apart_makes_no_arms():
+    with pytest.raises(DataError, match=r"columns: \['level'\] give 1001 arms, .* allowed are at most 1000"):
+        build_sec([{"level": problem} for problem in range(1001)])
 
 
 def test_an_arm_without_eligible_problems_is_passed_over_however_much_it_is_worth():

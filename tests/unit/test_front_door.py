@@ -170,8 +170,8 @@ def test_the_method_doubles_and_halves_hints_and_discounts_what_they_earn(copied
     check_controller(SeeleConfig(method="seele", hints=HintConfig(controller=name)))
     controller, ratios = build_controller(name, rounds=2, rollouts_per_round=4), []
     for num_correct in (0, 2, 4, 4, 4, 4, 0, 0):
-        ratios.append(controller.next_hint_ratio("a", round_index=0, legal_ratios=legal))
-        controller.observe("a", hint_ratio=ratios[-1], num_correct=num_correct, num_rollouts=4)
+        ratios.append(next_hint(controller, "a", round_index=0, legal_ratios=legal))
+        observe(controller, "a", hint_ratio=ratios[-1], num_correct=num_correct, num_rollouts=4)
     assert ratios == [0.6, 0.6, 0.6, 0.6, 0.3, 0.0, 0.0, 0.3]
     discounted = find_part("halves.py:discounted", key="key", group="group", built_in={})
     group = SimpleNamespace(rewards_G=np.array([1.0, 1.0, 0.0]), hint_ratio_G=np.array([0.0, 0.5, 0.5]))

@@ -1,6 +1,8 @@
 """When hints are given at all: after a failed first round, and not to every rollout."""
 
 import json
+from contextlib import nullcontext
+from statistics import fmean
 
 import pytest
 
@@ -16,7 +18,7 @@ from seele.config import (
 )
 from seele.config.build import from_mapping
 from seele.errors import CheckpointError, ConfigError
-from seele.hints import build_controller
+from seele.hints import build_controller, configured_controller
 from seele.hints.conditions import with_conditions
 from seele.maths.advantages import pooled_advantages
 from seele.methods import check_method
@@ -120,6 +122,18 @@ def test_controllers_that_learn_from_their_own_hints_do_not_hear_of_others(name,
         end_visit(controller, "p")
     assert heard == expected and any(heard)
     assert controller.state_dict()["imposed"] == {}
+
+
+def test_which_hints_are_dropped_does_not_depend_on_the_schedules_own_draws():
+    schedule, dropping = build("uniform"), build("uniform", dropout=0.5)
+    dropping.begin_step(1)
+    lost = {True: [], False: []}
+    for problem in map(str, range(400)):
+        ((drawn,), (kept,)) = (plan(each, 0, size=1, problem=problem) for each in (schedule, dropping))
+        if drawn.hint_ratio:
+            lost[drawn.hint_ratio < 0.5].append(kept.hint_ratio == 0.0)
+    # At least 90 of each: three standard deviations are 16 points.
+    assert all(len(each) > 90 and fmean(each) == pytest.approx(0.5, abs=0.16) for each in lost.values())
 
 
 def test_the_papers_first_hint_of_a_visit_has_the_stored_rate():
@@ -231,6 +245,7 @@ def test_settings_that_mean_nothing_are_refused():
         ({"kind": "own"}, "kind must .*'own'; .* 'seele data own FILE --model M' makes, .* refresh=epoch"),
         ({"kind": "tiers"}, "kind=tiers needs placement=user"),
         ({"kind": "tiers", "placement": "user", "unit": "token"}, "unit=token and revealing=allow without"),
+        ({"placement": "user", "unit": "token"}, "unit=token needs placement=assistant"),
         ({"refresh": "always"}, r"refresh must be one of \['never', 'epoch'\], got 'always'"),
         (
             {"kind": "tiers", "placement": "user", "request": "{question} {hint}", "refresh": "epoch"},
@@ -330,3 +345,32 @@ def test_a_simulation_has_unequal_rounds_and_conditions():
     equal = simulate(no_hint, problems, same, seed=0).correct_NVR.sum(axis=2)
     unequal = simulate(no_hint, problems, schedule, seed=0).correct_NVR.sum(axis=2)
     assert (equal == unequal).all()
+
+
+@pytest.mark.parametrize("name", ["ladder", "bread", "each", "trapo", "adhint"])
+def test_a_controller_without_a_hint_in_the_first_round_needs_a_second(name):
+    with pytest.raises(ConfigError, match=f"controller '{name}' has no hint in its first round, got 1"):
+        configured_controller(HintConfig(controller=name, rounds=1, rollouts_per_prompt=4))
+    configured_controller(HintConfig(controller=name, rounds=2, rollouts_per_prompt=4))
+
+
+@pytest.mark.parametrize(
+    ("name", "failing", "passing", "works"),
+    [
+        ("bread", 0.0, 0.5, True),
+        ("bread", 0.0, 0.3, False),
+        ("bread", 0.5, 0.9, False),
+        ("ladder", 0.5, 1.0, True),
+        ("ladder", 0.0, 0.9, False),
+    ],
+)
+def test_the_next_hint_follows_the_reason_why_a_round_is_discarded(name, failing, passing, works):
+    hints = HintConfig(
+        controller=name,
+        when="until_success",
+        rounds=3,
+        failing_accuracy=failing,
+        passing_accuracy=passing,
+    )
+    with nullcontext() if works else pytest.raises(ConfigError, match=r"seele.hints.*passing_accuracy: "):
+        configured_controller(hints)

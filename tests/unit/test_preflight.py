@@ -641,6 +641,14 @@ def test_an_environment_of_the_gpu_stack_has_no_engine_for_a_cpu(check, monkeypa
         check()
 
 
+def test_a_schedule_must_fit_the_steps_that_the_epochs_make(check):
+    each = ["seele.hints.controller=each", "seele.hints.rounds=2", "+seele.hints.settings.warmup_steps=2"]
+    epochs = [*each, "trainer.total_training_steps=null", "data.train_batch_size=4"]
+    check(*epochs, "trainer.total_epochs=2")
+    with pytest.raises(ConfigError, match="warmup_steps: 2 steps without hints are all of the run's 2"):
+        check(*epochs, "trainer.total_epochs=1")
+
+
 def test_a_missing_data_file_is_named(check, tmp_path):
     with pytest.raises(DataError, match=r"nowhere\.parquet"):
         check(f"data.train_files=[{tmp_path}/nowhere.parquet]")

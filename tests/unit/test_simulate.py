@@ -187,7 +187,7 @@ def test_in_the_odd_world_some_hints_hurt_and_some_problems_are_out_of_reach():
     ("settings", "message"),
     [
         ({"world": "moon"}, r"unknown world 'moon'; allowed are \['3pl', 'easy', 'gains', 'hard', 'odd'\]"),
-        ({"world": "3pl", "unit": "words"}, r"unknown unit 'words'; allowed are \['steps', 'tokens'\]"),
+        ({"world": "3pl", "unit": "words"}, r"unknown unit 'words'; allowed are \['step', 'token'\]"),
     ],
 )
 def test_an_unknown_world_or_unit_is_named_with_those_that_exist(settings, message):
@@ -551,7 +551,7 @@ def test_json_holds_every_controller_in_every_world(capsys):
     assert run(*options, *SMALL, "--json") == 0
     figures = json.loads(capsys.readouterr().out)
     assert sorted(figures) == ["controllers", "problems", "schedule", "seed", "unit"]
-    assert (figures["problems"], figures["seed"], figures["unit"]) == (12, 0, "steps")
+    assert (figures["problems"], figures["seed"], figures["unit"]) == (12, 0, "step")
     assert figures["schedule"]["visits"] == 2
     assert figures["schedule"]["batch_size"] == 12
     assert list(figures["controllers"]) == specs
@@ -665,6 +665,11 @@ def test_the_same_command_gives_the_same_figures(capsys):
             ["--controller", "none", "--when", "after_failure", "--passing-accuracy", 0.5],
             "has no effect with --when after_failure",
         ),
+        (
+            ["--controller", "none", "--rounds", 2, "--round-sizes", "4,2,1,1"],
+            "--round-sizes has 4; leave one",
+        ),
+        (["--controller", "none", "--controller", "none"], "--controller: 'none' is named twice"),
         (["--controller", "none", "--batch-size", 0], "batch_size must be at least 1, got 0"),
         (["--controller", "none", "--target-accuracy", 1], "target_accuracy must lie in (0, 1), got 1.0"),
     ],

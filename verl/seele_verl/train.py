@@ -65,8 +65,8 @@ from seele_verl.runs.supervision import (
     FAULT,
     FROM_LAST_CHECKPOINT,
     gone_on,
+    has_parent,
     has_saved,
-    is_supervised,
     num_restarts,
     supervise,
 )
@@ -455,7 +455,7 @@ def _main(config: DictConfig) -> None:
     try:
         if config_dir is not None:
             _check_own_files(config, overrides, config_dir)
-        if (config.trainer.max_restarts or config.trainer.watchdog_minutes) and not is_supervised():
+        if (config.trainer.max_restarts or config.trainer.watchdog_minutes) and not has_parent():
             check_verl_settings(config)
             sys.exit(supervise(config, sys.argv[1:]))
         run(*gone_on(config, overrides), config_dir=config_dir)

@@ -1,6 +1,5 @@
 """One annotation: from a file of problems to a file with the texts that were kept, and its manifest."""
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -19,7 +18,7 @@ from seele.data.annotation.report import (
     forecast_text,
     summary_text,
 )
-from seele.data.storage.files import check_output, file_sha256, manifest_beside, write_atomically
+from seele.data.storage.files import check_output, file_sha256, manifest_beside, write_manifest
 from seele.data.storage.schema import read_problems
 from seele.endpoint import Patience
 from seele.errors import ConfigError, DataError
@@ -170,7 +169,7 @@ class PreparedAnnotation:
             **{name: value for name, value in asdict(counts).items() if value is not None},
             "paid": describe_costs(self.ledger.account(order.annotator.model), order.prices),
         }
-        write_atomically(order.manifest, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
+        write_manifest(order.manifest, manifest)
 
 
 def prepare(order: AnnotationOrder, judge: Judge, *, reply_tokens: int) -> PreparedAnnotation:

@@ -14,7 +14,7 @@ import os
 import reprlib
 import secrets
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +97,14 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         partial.commit()
     finally:
         partial.discard()
+
+
+def write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
+    """Write a manifest as ``write_atomically`` does. A file that it names may have bytes of another encoding
+    in its name.
+    """
+    text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
+    write_atomically(path, text.encode(errors="backslashreplace"))
 
 
 def _check_replaceable(path: Path, said: str) -> None:

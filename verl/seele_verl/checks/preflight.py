@@ -16,7 +16,7 @@ from seele.data.overlong import Fits, keep_fitting
 from seele.data.steps.hint_units import for_hints
 from seele.data.storage.files import nearest_existing, try_to_write
 from seele.errors import ConfigError, DataError
-from seele.hints import check_controller, steers_on_milestones
+from seele.hints import check_controller, configured_controller, steers_on_milestones
 from seele.host import check_bfloat16
 from seele.maths.model_shapes import HUB_NAMES
 from seele.methods import METHODS, check_method
@@ -46,7 +46,7 @@ from seele_verl.reward_function import check_reward_function
 from seele_verl.rollout_cache import check_rollout_cache
 from seele_verl.runs.overlong import Kept, keep_problems
 from seele_verl.runs.resume import check_checkpoint
-from seele_verl.settings import read_settings, sequence_parallel_size
+from seele_verl.settings import planned_steps, read_settings, sequence_parallel_size
 from seele_verl.sft.preflight import check_supervised
 
 # verl sets no value for this key; it belongs to a reward model, which is off.
@@ -168,6 +168,10 @@ def check_run(config: DictConfig, overrides: Sequence[str], *, machine: Machine 
             supervised=supervised,
         )
     check_hints(seele, kept.training)
+    if not supervised:
+        # A schedule may need the number of steps, which epochs leave open until here.
+        steps = planned_steps(config, len(kept.training))
+        configured_controller(seele.hints, seed=seele.seed, training_steps=steps)
     questions = {problem.instance.question for problem in kept.training}
     return Preflight(
         seele=seele,

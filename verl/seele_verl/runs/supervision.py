@@ -122,7 +122,7 @@ def heard_orders() -> Iterator[Orders]:
         yield orders
 
 
-def is_supervised() -> bool:
+def has_parent() -> bool:
     """True if this driver has a parent."""
     return RESTARTS in os.environ
 
