@@ -622,11 +622,15 @@ def test_every_setting_of_the_method_that_differs_within_an_arm_is_named(tmp_pat
 def test_whatever_decides_what_a_run_learns_is_named_if_it_differs_within_an_arm(tmp_path):
     changes = {
         "actor_rollout_ref.actor.entropy_coeff": (0, 0.05),
+        "actor_rollout_ref.actor.optim.lr_scheduler_type": ("constant", "cosine"),
+        "actor_rollout_ref.actor.optim.lr_warmup_steps": (0, 10),
         "actor_rollout_ref.model.lora_rank": (0, 32),
         "algorithm.norm_adv_by_std_in_grpo": (True, False),
         "seele.sft.epochs": (1, 2),
     }
     of_one_run = {"data.seed": (0, 1), "trainer.default_local_dir": ("runs/0", "runs/1")}
+    # A condition of all runs, not of an arm's.
+    of_one_run["actor_rollout_ref.actor.optim.lr"] = (1e-6, 2e-6)
     one, other = (
         make_run(
             tmp_path / f"{seed}",

@@ -270,8 +270,9 @@ def _differences_within(arm: str, runs: Sequence[ComparedRun]) -> list[str]:
     """Notes on settings in which the arm's runs differ beside their seeds."""
     notes = []
     for key in decisive_keys([run.contents for run in runs]):
-        if not key.startswith((*TRAINING_DATA.values(), *CONDITIONS.values())):
+        if not f"{key}.".startswith(conditions):
             values = {
+    conditions = tuple(f"{key}." for key in CONDITIONS.values())
                 run.folder: value_of(run.contents, key) for run in runs if has_setting(run.contents, key)
             }
             notes += _difference(f"{key} within the arm {arm}", values)
