@@ -650,10 +650,10 @@ def test_whatever_decides_what_a_run_learns_is_named_if_it_differs_within_an_arm
 def test_an_argument_that_only_some_runs_of_an_arm_have_is_named(tmp_path):
     one, other = (
         make_run(tmp_path / f"{seed}", straight(0.1, 0.3), seed=seed, settings={"seele.hints.settings": own})
-        for seed, own in enumerate(({"a": 1}, {"a": 1, "b": 2}))
+        for seed, own in enumerate(({"a": 1}, {"a": 1, "b": "größer"}))
     )
     path = [folder.as_posix() for folder in (one, other)]
-    note = f'{{"a":1}} in {path[0]}; {{"a":1,"b":2}} in {path[1]}.'
+    note = f'{{"a":1}} in {path[0]}; {{"a":1,"b":"größer"}} in {path[1]}.'
     notes = compare([one, other], labels=[f"{each}=mine" for each in path]).notes
     assert f"Not the same seele.hints.settings within the arm mine: {note}" in notes
 

@@ -294,7 +294,9 @@ def _difference_of_setting(
 
 
 def _text(value: Any) -> str:
-    return "unknown" if value is None else value if isinstance(value, str) else json.dumps(value)
+    if value is None:
+        return "unknown"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _difference(what: str, value_by_folder: Mapping[str, Any]) -> list[str]:

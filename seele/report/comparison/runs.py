@@ -195,7 +195,9 @@ def value_of(run: RunFolder, key: str) -> str:
     value = run.setting(key)
     if value is None:
         return UNSET
-    return json.dumps(value, separators=(",", ":")) if isinstance(value, dict | list) else str(value)
+    if not isinstance(value, dict | list):
+        return str(value)
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def _short(key: str) -> str:
