@@ -749,6 +749,10 @@ def test_equal_runs_leave_nothing_to_say_but_what_is_left_out(runs):
             'Not the same training data: ["train.parquet"] in OLD; ["more.parquet"] in NEW.',
         ),
         (
+            {"settings": {"seele.sft.train_files": ["übung.parquet"]}},
+            'Not the same data of the first stage: [] in OLD; ["übung.parquet"] in NEW.',
+        ),
+        (
             {"settings": {"data.val_files": None}},
             'Not the same validation data: ["heldout.parquet"] in OLD; unknown in NEW.',
         ),
@@ -834,6 +838,49 @@ def test_a_run_in_two_stages_began_with_the_base_model_of_the_first(tmp_path):
     other = first | {"actor_rollout_ref.model.path": "models/other"}
     (two / "sft/resolved.yaml").write_text(yaml.safe_dump(nested(other)))
     assert any(note.startswith("Not the same base model") for note in notes_of(one, two))
+
+
+def test_runs_in_two_stages_are_compared_by_their_problems(tmp_path):
+    def notes(**changes) -> list[str]:
+        folder = tmp_path / f"{len([*tmp_path.iterdir()])}"
+        settings = {
+            "data.train_max_samples": 500,
+            "seele.sft.train_files": ["first.parquet"],
+            "seele.sft.epochs": 3,
+        }
+        runs = []
+        for seed, changed in enumerate(({}, changes)):
+            # Each run has its own copies of the problems that a stage trains on.
+            copies = {"data.train_files": [f"{folder}/{seed}/problems/rl/0.parquet"]}
+            made = make_run(
+                folder / f"{seed}",
+                straight(0.1, 0.3),
+                method="sft_rl",
+                seed=seed,
+                settings=settings | copies | changed.get("settings", {}),
+                card={"inputs": {"base_model": 64 * "a", "train_files": None, "sft_train_files": 64 * "b"}}
+                | changed.get("card", {}),
+            )
+            (made / "sft").mkdir()
+            first = {"actor_rollout_ref.model.path": "models/chains"}
+            (made / "sft/resolved.yaml").write_text(yaml.safe_dump(nested(first)))
+            runs.append(made)
+        said = [each.replace(f"{folder}/", "") for each in notes_of(*runs)]
+        return [each for each in said if each.startswith(("Not the same", "1:"))]
+
+    # Killed in the second stage: its card does not have the stages yet.
+    spent = "1: its steps and seconds do not include its sft stage; its tokens and FLOPs are those of both"
+    assert notes() == [f"{spent} stages."]
+    moved = {"seele.sft.train_files": ["elsewhere/first.parquet"]}
+    assert notes(settings=moved) == notes(), "the files have the same digest"
+    other = {"inputs": {"base_model": 64 * "a", "sft_train_files": 64 * "c"}}
+    assert notes(card=other)[0] == (
+        'Not the same data of the first stage: ["first.parquet"] (SHA-256 bbbbbbbb) in 0; '
+        '["first.parquet"] (SHA-256 cccccccc) in 1.'
+    )
+    assert notes(settings={"data.train_max_samples": 100})[0] == (
+        "Not the same number of training problems: 500 in 0; 100 in 1."
+    )
 
 
 def test_a_run_that_begins_late_has_spent_more_than_it_says(tmp_path):

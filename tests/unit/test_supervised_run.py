@@ -435,6 +435,11 @@ def test_a_run_says_which_of_its_inputs_have_changed_since_the_last_command(
     template.write_text("Q: {question}\n")
     _, said = repeat(*imported)
     assert said.endswith(f": with other contents in {template} {tmp_path}/my_judges.py")
+    config, settings = configure("sft_rl", f"seele.sft.train_files=[{tmp_path}/train.parquet]")
+    (tmp_path / "run/sft").mkdir()
+    (tmp_path / "run/sft/run_card.json").write_text(json.dumps({"inputs": first}))
+    inputs = describe_command(config, settings)["inputs"]
+    assert (inputs["train_files"], inputs["sft_train_files"]) == (None, first["train_files"])
     same = {"arguments": [], "inputs": {"train_files": None}}
     assert describe_changes({"arguments": [], "inputs": first}, same) == "", "a file that is not known now"
 

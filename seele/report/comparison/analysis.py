@@ -197,13 +197,8 @@ def _obstacle(curves: Mapping[str, Curve]) -> str | None:
     return None
 
 
-TRAINING_DATA = {
-    "training data": "data.train_files",
-    "number of training problems": "data.train_max_samples",
-}
-"""Settings that should agree between runs of one stage, by description."""
-
 CONDITIONS = {
+    "number of training problems": "data.train_max_samples",
     "validation data": "data.val_files",
     "number of validation problems": "data.val_max_samples",
     "validation decoding": "actor_rollout_ref.rollout.val_kwargs",
@@ -233,7 +228,12 @@ LEFT_OUT = {
 }
 """Keys of ``run_card.json`` that should agree between runs, by description."""
 
-INPUTS = {"base model": "base_model", "training data": "train_files", "validation data": "val_files"}
+INPUTS = {
+    "base model": "base_model",
+    "training data": "train_files",
+    "data of the first stage": "sft_train_files",
+    "validation data": "val_files",
+}
 """Keys of ``inputs`` in ``run_card.json``, by the description of the setting that names the files."""
 
 
@@ -247,8 +247,11 @@ def caveats(arms: Mapping[str, Mapping[int, ComparedRun]]) -> list[str]:
     notes += _difference_of_setting("base model", attrgetter("base_model"), runs)
     # Two stages train on copies in their run's folder, whose paths always differ.
     one_stage = [run for run in runs if not run.contents.first_stage]
-    for what, key in TRAINING_DATA.items():
-        notes += _difference_of_setting(what, methodcaller("setting", key), one_stage)
+    notes += _difference_of_setting("training data", methodcaller("setting", "data.train_files"), one_stage)
+    # A run that is older than the setting had none either.
+    notes += _difference_of_setting(
+        "data of the first stage", lambda run: run.setting("seele.sft.train_files") or [], runs
+    )
     for what, key in CONDITIONS.items():
         notes += _difference_of_setting(what, methodcaller("setting", key), runs)
     for what, key in LEFT_OUT.items():
@@ -269,10 +272,10 @@ def caveats(arms: Mapping[str, Mapping[int, ComparedRun]]) -> list[str]:
 def _differences_within(arm: str, runs: Sequence[ComparedRun]) -> list[str]:
     """Notes on settings in which the arm's runs differ beside their seeds."""
     notes = []
+    conditions = tuple(f"{key}." for key in CONDITIONS.values())
     for key in decisive_keys([run.contents for run in runs]):
         if not f"{key}.".startswith(conditions):
             values = {
-    conditions = tuple(f"{key}." for key in CONDITIONS.values())
                 run.folder: value_of(run.contents, key) for run in runs if has_setting(run.contents, key)
             }
             notes += _difference(f"{key} within the arm {arm}", values)
@@ -325,6 +328,11 @@ def _history(compared: ComparedRun) -> Sequence[str]:
             f"{compared.folder}: its {FIRST_STAGE} stage took {before['steps']} steps and "
             f"{before['seconds']} s, which are not among its steps and seconds; its tokens and FLOPs are "
             "those of both stages."
+        )
+    elif compared.contents.first_stage:
+        notes.append(
+            f"{compared.folder}: its steps and seconds do not include its {FIRST_STAGE} stage; its tokens "
+            "and FLOPs are those of both stages."
         )
     first = next((int(row["step"]) for row in metrics if row["step"] > 0), 1)
     if first != 1:

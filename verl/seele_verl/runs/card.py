@@ -75,11 +75,14 @@ def describe_command(
     ``config_dir`` is the command's ``--config-dir``.
 
     A digest is None if it is unknown, as for a model that is named by its place on the hub. In the second of
-    two stages the base model is the first one's, and the training data, which the stages divide, have none.
+    two stages the base model is the first one's, and the training data, which the stages divide, have none;
+    those that only the first stage has (``seele.sft.train_files``) have one.
     """
     inputs: dict[str, str | None] = {"val_files": _files_sha256(config.data.val_files)}
     if first := read_run_card(Path(config.trainer.default_local_dir) / FIRST_STAGE):
         inputs |= {"base_model": first.get("inputs", {}).get("base_model"), "train_files": None}
+        if own := config.seele.sft.train_files:
+            inputs["sft_train_files"] = _files_sha256(own)
     else:
         inputs |= {
             "base_model": model_sha256(Path(config.actor_rollout_ref.model.path)),
