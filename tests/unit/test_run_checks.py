@@ -52,6 +52,10 @@ def test_a_method_adds_to_what_it_builds_on():
     assert luffy["actor_rollout_ref.actor.loss_agg_mode"] == "seq-mean-token-sum-norm"
     assert luffy["seele.hints.controller"] == "none"
     assert exgrpo["seele.method"] == "exgrpo" and luffy["seele.method"] == "luffy"
+    # The empty mapping of all methods has contents here.
+    scaffold = method_defaults("scaf_grpo")
+    assert scaffold["seele.hints.settings.warmup_steps"] == 50 and "seele.hints.settings" not in scaffold
+    assert luffy["seele.hints.settings"] == {}
 
 
 def test_settings_of_all_methods_are_there_and_those_that_follow_from_others_are_not():

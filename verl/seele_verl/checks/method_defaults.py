@@ -26,10 +26,8 @@ def method_defaults(method: str) -> dict[str, Any]:
         ConfigError: The method does not exist.
     """
     of_all = {"seele": OmegaConf.to_container(OmegaConf.load(CONFIG / "seele.yaml"))["seele"]}  # type: ignore[call-overload,index]
-    merged = dict(_flat(of_all))
-    for values in _files(method):
-        merged |= dict(_flat(values))
-    return {key: value for key, value in merged.items() if not _is_open(value)}
+    merged: Any = OmegaConf.to_container(OmegaConf.merge(of_all, *_files(method)))
+    return {key: value for key, value in _flat(merged) if not _is_open(value)}
 
 
 def _files(method: str) -> Iterator[Mapping[str, Any]]:
