@@ -4,7 +4,6 @@ Everything comes from the run folder and the files that it names. Unrecorded val
 """
 
 import json
-import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -96,10 +95,10 @@ def _evaluation(facts: CardFacts) -> str:
     if not facts.evaluations:
         step = facts.progress.step
         which = "" if step is None else f" LAST_STEP={step}"
-        command = f"CKPT_DIR={shlex.quote(f'runs/{facts.run.name}')}{which} bash scripts/eval.sh"
         return (
-            f"{head}Not evaluated.\nTo add accuracy to this card, run this and export again:\n\n"
-            f"```bash\n{command}\n```\n"
+            f"{head}Not evaluated.\nTo add accuracy to this card, run this and export again; RUN is the "
+            f"folder of the run `{facts.run.name}`:\n\n"
+            f"```bash\nCKPT_DIR=RUN{which} bash scripts/eval.sh\n```\n"
         )
     return head + "\n".join(_scores(evaluation) for evaluation in facts.evaluations)
 

@@ -276,7 +276,8 @@ def test_a_model_that_was_not_evaluated_is_said_to_be_so_with_the_command_that_d
         write(run / "eval" / "scores.json", scores(measured))
     notes, card, front = make(run)
     said = section(card, "Evaluation")
-    assert "Not evaluated" in said and "CKPT_DIR=runs/tiny LAST_STEP=4 bash scripts/eval.sh" in said
+    assert "Not evaluated" in said and "\nCKPT_DIR=RUN LAST_STEP=4 bash scripts/eval.sh\n" in said
+    assert "RUN is the folder of the run `tiny`:" in said
     assert "41.2" not in card and "model-index" not in front
     assert any("not measured on these weights" in note for note in notes) is (measured is not None)
 
