@@ -191,10 +191,11 @@ def render_data(facts: CardFacts) -> str:
         )
         for file in facts.files
     ]
-    count = facts.run.card.get("num_problems")
-    trained = f"\nThe run trained on {count:,} problems.\n" if isinstance(count, int) else ""
+    # That of the second of two stages leaves out the first one's problems.
+    count = None if facts.run.first_stage else facts.run.card.get("num_problems")
+    kept = f"\n{count:,} problems were kept for training.\n" if isinstance(count, int) else ""
     heads = ("file", "data set", "licence", "problems", "SHA-256")
-    return f"## Training data\n\n{markdown_table(heads, rows, num_names=3)}{trained}"
+    return f"## Training data\n\n{markdown_table(heads, rows, num_names=3)}{kept}"
 
 
 def render_training(facts: CardFacts) -> str:

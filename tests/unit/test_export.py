@@ -165,7 +165,8 @@ def test_the_card_says_data_method_settings_and_costs(run):
     assert (front["library_name"], front["pipeline_tag"]) == ("transformers", "text-generation")
     sha256 = hashlib.sha256((run.parents[1] / "data" / "train.parquet").read_bytes()).hexdigest()
     data = section(card, "Training data")
-    assert f"| `train.parquet` | Problems | MIT | 3 | `{sha256}` |" in data and "31 problems" in data
+    assert f"| `train.parquet` | Problems | MIT | 3 | `{sha256}` |" in data
+    assert "\n31 problems were kept for training.\n" in data
     training = section(card, "Training")
     for said in ("`grpo`", "4,000", "0.40", "2 x H100", "| 7 |", "`abc123`, with uncommitted", "verl 0.9.1"):
         assert said in training
@@ -221,6 +222,7 @@ def test_two_stages_name_the_first_ones_base_model_and_problems(run, base):
     assert "`small-base`" in section(card, "Base model")
     data = section(card, "Training data")
     assert data.index("`train.parquet`") < data.index("`0-train.parquet`")
+    assert "31 problems" not in data, "the number of the second stage alone"
     assert "| supervised steps before | 12 |" in section(card, "Training")
 
 
