@@ -58,6 +58,10 @@ def cost_command(
             "--measure", help="Train two steps here, in about two minutes, and print the second one's cost."
         ),
     ] = False,
+    config_dir: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="With --measure: compositions of your own, as for seele train."),
+    ] = None,
     model: Annotated[
         str,
         typer.Option(
@@ -119,16 +123,19 @@ def cost_command(
     Raises:
         ConfigError: If a name is unknown or a number is not allowed.
     """
+    of_run = [*(settings or []), *([] if config_dir is None else [f"--config-dir={config_dir}"])]
     if measure:
         sources = {name: context.get_parameter_source(name) for name in context.params}
         given = {
             name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"
         }
-        if given - {"settings", "measure"}:
-            raise ConfigError("--measure: takes a run's settings (KEY=VALUE) and no other option")
-        raise typer.Exit(run_module(_MEASURER, settings or []))
-    if settings:
-        raise ConfigError(f"{' '.join(settings)}: settings of a run need --measure")
+        if given - {"settings", "measure", "config_dir"}:
+            raise ConfigError(
+                "--measure: takes a run's settings (KEY=VALUE), --config-dir and no other option"
+            )
+        raise typer.Exit(run_module(_MEASURER, of_run))
+    if of_run:
+        raise ConfigError(f"{' '.join(of_run)}: settings of a run need --measure")
     from seele.data.storage.files import write_atomically
     from seele.maths.model_shapes import SHAPES, SHAPES_OF_PRESETS
     from seele.simulate.cost import step_cost

@@ -693,6 +693,74 @@ def test_a_measured_step_tells_what_the_run_takes(planned):
     assert (trainer.total_training_steps, trainer.total_epochs) == (150, 31), "schedules need the number"
 
 
+MEASURED = {"timing_s/gen": 2.0, "timing_s/update_actor": 3.0, "timing_s/step": 6.0, "timing_s/testing": 4.0}
+MEASURED |= {"tokens/generated": 2000, "tokens/trained": 12_000}
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """The commands of the runs that are measured, none of which starts. Each file has 50 problems."""
+    commands = []
+
+    def start(command, **_):
+        commands.append(command)
+        (folder,) = (each.partition("=")[2] for each in command if each.startswith("trainer.default_local"))
+        RunLog(Path(folder)).append(2, MEASURED)
+
+    def read(files, most):
+        return range(50 * len(files))[: None if most < 0 else most]
+
+    monkeypatch.setattr(measured_cost, "subprocess", SimpleNamespace(Popen=start))
+    monkeypatch.setattr(measured_cost, "_wait_for", lambda process: 0)
+    monkeypatch.setattr(measured_cost, "read_problem_files", read)
+    return commands
+
+
+RUN_OF_8 = ["method=grpo", "hardware=cpu", "job=tiny", "data.val_max_samples=8"]
+
+
+def test_a_measured_run_validates_no_more_than_the_run_and_saves_nothing(measured, capsys):
+    assert measured_cost.main([*RUN_OF_8, "seele.save_every_minutes=1"]) == 0
+    (command,) = measured
+    settings = dict(each.partition("=")[::2] for each in command)
+    assert settings["data.val_max_samples"] == "8" and settings["seele.save_every_minutes"] == "null"
+    assert "| a validation | 4.0 | 8 problems, from 8 |" in capsys.readouterr().out
+    assert measured_cost.main(RUN_OF_8[:-1]) == 0
+    assert "data.val_max_samples=32" in measured[-1]
+    assert "problems, from 32 |" in capsys.readouterr().out
+    assert measured_cost.main([*RUN_OF_8[:-1], "data.val_max_samples=null"]) == 2
+    assert "data.val_max_samples: expected a whole number" in capsys.readouterr().err
+    assert measured_cost.main(["hardware"]) == 2
+    assert "error: hardware: no value" in capsys.readouterr().err and len(measured) == 2
+
+
+def test_a_measured_run_reads_what_was_prepared_of_references(measured, monkeypatch, capsys):
+    def prepare(config):
+        assert len(measured) == 1, "the run checks its settings before anything is fetched"
+        sys.stdout.write("preparing\n")
+        return with_changes(config, {"data.val_files": ["one.parquet"], "data.train_files": ["two.parquet"]})
+
+    monkeypatch.setattr(measured_cost, "has_references", lambda config: True)
+    monkeypatch.setattr(measured_cost, "prepare_references", prepare)
+    files = ("data.train_files=[hf://me/train]", "data.val_files=[hf://me/one,hf://me/two]")
+    assert measured_cost.main([*RUN_OF_8[:-1], *files]) == 0
+    said = capsys.readouterr()
+    assert "| 6.2 | 50 problems, from 32 |" in said.out
+    assert said.out.startswith("| phase |") and said.err == "preparing\n"
+
+
+def test_a_run_with_compositions_of_ones_own_is_measured(measured, tmp_path, capsys):
+    (tmp_path / "method").mkdir()
+    (tmp_path / "method" / "mine.yaml").write_text(f"{GRPO}data: {{val_max_samples: 8}}\n")
+    own = ["--config-dir", str(tmp_path), "method=mine", "hardware=cpu", "job=tiny"]
+    assert measured_cost.main(own) == 0
+    (command,) = measured
+    assert command[3:6] == own[2:] and command[-1] == f"--config-dir={tmp_path}"
+    assert "8 problems, from 8 |" in capsys.readouterr().out
+    assert measured_cost.main(["--config-dir", str(tmp_path / "none"), *own[2:]]) == 2
+    assert f"error: --config-dir: {tmp_path}/none is not a folder" in capsys.readouterr().err
+
+
 def test_a_step_is_measured_of_runs_with_rollouts_only(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["measured_cost", "method=sft", "hardware=cpu", "job=tiny"])
     assert measured_cost.main() == 2

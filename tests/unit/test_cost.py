@@ -745,9 +745,18 @@ def test_settings_of_a_run_need_measure(monkeypatch, capsys) -> None:
     assert "method=grpo: settings of a run need --measure" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="2"):
         main(["cost", "--measure", "--gpus", "8", "method=grpo"])
-    assert "--measure: takes a run's settings (KEY=VALUE) and no other option" in capsys.readouterr().err
+    assert "--measure: takes a run's settings (KEY=VALUE), --config-dir and no" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        main(["cost", "--config-dir", "mine"])
+    assert "error: --config-dir=mine: settings of a run need --measure" in capsys.readouterr().err
     handed: list[tuple[str, list[str]]] = []
     monkeypatch.setattr("seele.cli.cost.run_module", lambda *given: handed.append(given) or 3)
     with pytest.raises(SystemExit, match="3"):
         main(["cost", "--measure", "method=grpo", "hardware=cpu"])
-    assert handed == [("seele_verl.measured_cost", ["method=grpo", "hardware=cpu"])]
+    with pytest.raises(SystemExit, match="3"):
+        main(["cost", "--measure", "--config-dir", "mine", "method=own"])
+    module = "seele_verl.measured_cost"
+    assert handed == [
+        (module, ["method=grpo", "hardware=cpu"]),
+        (module, ["method=own", "--config-dir=mine"]),
+    ]

@@ -1,18 +1,20 @@
 """``seele cost --measure``: the time that a run would take on this machine, from its second step.
 
-    python -m seele_verl.measured_cost recipe=smollm2_gsm8k hardware=cpu
+    python -m seele_verl.measured_cost recipe=smollm2_gsm8k hardware=cpu [--config-dir FOLDER]
 
 It runs two steps in a temporary folder, followed by a validation of a few problems. The first step warms up
 engine and trainer. Nothing is modelled: what does not occur in the second step is not in the sum, and what a
 step does only where the run validates, such as measuring the reliance on hints, counts for every step.
 """
 
+import argparse
 import math
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +26,14 @@ from seele.data.storage.schema import read_problem_files
 from seele.errors import ConfigError, SeeleError
 from seele.maths.tables import markdown_table
 from seele.methods import METHODS
-from seele_verl.checks.command_line import explain
+from seele_verl.checks.command_line import check_have_values, explain
+from seele_verl.checks.verl_settings import check_verl_settings
+from seele_verl.runs.references import has_references, prepare_references
 from seele_verl.settings import planned_steps
 from seele_verl.train import compose
 
 VALIDATED = 32
-"""Number of problems of the measured validation."""
+"""Largest number of problems of the measured validation."""
 
 PHASES = {
     "gen": "rollouts",
@@ -43,14 +47,21 @@ PHASES = {
 """verl's names (``timing_s/NAME``) for the phases of a step."""
 
 
-def measure(overrides: Sequence[str]) -> dict[str, Any]:
-    """Return the metrics of the second step and of the validation that follows it."""
+def measure(overrides: Sequence[str], *, validated: int, config_dir: str | None = None) -> dict[str, Any]:
+    """Return the metrics of the second step and of the validation that follows it.
+
+    Args:
+        overrides: The run's overrides.
+        validated: Largest number of problems of that validation.
+        config_dir: The run's ``--config-dir``.
+    """
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         others = (
             # The run keeps its length, on which schedules depend; the budget ends it after two steps.
             *("seele.max_generated_tokens=1", "trainer.test_freq=2", "trainer.save_freq=-1"),
-            *("trainer.val_before_train=false", f"data.val_max_samples={VALIDATED}"),
+            *("trainer.val_before_train=false", f"data.val_max_samples={validated}"),
+            "seele.save_every_minutes=null",
             "seele.data.validated_training_problems=0",
             *(
                 f"trainer.default_local_dir={run}",
@@ -59,6 +70,7 @@ def measure(overrides: Sequence[str]) -> dict[str, Any]:
             ),
         )
         command = [sys.executable, "-m", "seele_verl.train", *overrides, *others]
+        command += [] if config_dir is None else [f"--config-dir={config_dir}"]
         if status := _wait_for(subprocess.Popen(command, stdout=sys.stderr)):
             raise SystemExit(status)
         *_, (_, step) = read_json_lines(run / "metrics.jsonl")
@@ -117,16 +129,26 @@ def cost_table(config: DictConfig, step: Mapping[str, Any], *, problems: int, va
     return markdown_table(["phase", "seconds", "from"], table)
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table. Exit status: 0, 2 for a wrong setting, or that of the failed run."""
-    overrides = sys.argv[1:]
+    parser = argparse.ArgumentParser(description="Measure a step of a run on this machine.")
+    parser.add_argument("overrides", nargs="*", metavar="NAME=VALUE", help="the arguments of seele train")
+    parser.add_argument("--config-dir", metavar="FOLDER", help="as for seele train: compositions of your own")
+    given = parser.parse_intermixed_args(arguments)
     try:
-        config = compose(overrides)
+        check_have_values(given.overrides)
+        config = compose(given.overrides, config_dir=given.config_dir)
+        check_verl_settings(config)
         if METHODS[config.seele.method].has_supervised_stage:
             raise ConfigError(
                 f"--measure: method={config.seele.method} trains without rollouts in some stage"
             )
-        step = measure(overrides)
+        limit = config.data.val_max_samples
+        most = VALIDATED if limit < 0 else min(VALIDATED, limit)
+        step = measure(given.overrides, validated=most, config_dir=given.config_dir)
+        if has_references(config):
+            with redirect_stdout(sys.stderr):  # only the table goes to stdout
+                config = prepare_references(config)
         problems, validated = (
             len(read_problem_files(config.data[f"{name}_files"], config.data[f"{name}_max_samples"]))
             for name in ("train", "val")
