@@ -251,6 +251,9 @@ def _inline(value: Any) -> str:
         return ", ".join(f"{key}: {_inline(part)}" for key, part in value.items())
     if isinstance(value, list):
         return ", ".join(_inline(part) for part in value)
+    # JSON has sums of floats, such as tokens, with a fraction; larger numbers are shown with an exponent.
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e16:
+        value = int(value)
     return (
         f"{value:,}"
         if isinstance(value, int) and abs(value) >= 10_000 and not isinstance(value, bool)

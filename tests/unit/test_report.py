@@ -150,7 +150,8 @@ def run(tmp_path):
         "versions": {"verl": "0.9.1", "torch": "2.13.0"},
         "hardware": {"cpu": "2 cores", "gpus": []},
         "seeds": {"run": 0},
-        "tokens": {"generated": 1_200_000},
+        "tokens": {"generated": 1_200_000.0, "trained": 310_000},
+        "seconds": 40.5,
     }
     (folder / "run_card.json").write_text(json.dumps(card))
     write_lines(folder / "rollouts" / "step_9.jsonl", [rollout_line(0, text="of an earlier step")])
@@ -193,7 +194,8 @@ def test_the_page_states_accuracies_intervals_and_the_run_card(run):
         "57.5 % to 65.9 %",
         "T = 1, 4 samples",
         "verl: 0.9.1, torch: 2.13.0",
-        "generated: 1,200,000",
+        "generated: 1,200,000, trained: 310,000<",
+        "40.5<",
         "0123abc",
         "mean accuracy of rounds 2 to 4, last third of the steps",
     ):
