@@ -4,6 +4,7 @@ import json
 import math
 import random
 import re
+import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -418,6 +419,9 @@ def test_the_caption_of_the_curves_says_of_which_steps_they_are(run):
     page = page_of(run)
     assert "as saved after step 55;" in page and f"the rounds of step {NUM_STEPS}, numbered." in page
 
+    shutil.rmtree(run / "rollouts")
+    page = page_of(run)
+    assert "Points: the rounds behind the curve, numbered." in page and "step None" not in page
 
 def test_a_cut_off_last_line_is_left_out_and_noted(run):
     whole = (run / "metrics.jsonl").read_text()
