@@ -81,13 +81,18 @@ def _may_build(run: RunFolder, name: str) -> bool:
 
 def fitted_problems(run: RunFolder) -> list[FittedProblem]:
     """Return the problems that the run's controller has a curve for; see ``with_rounds``."""
-    controller = saved_controller(run)
-    rollouts = (
+    if (controller := saved_controller(run)) is None:
+        return []
+    rollouts = [
         (each.instance_id, each.round, each.hint_ratio, each.is_correct)
         for each in run.rollouts
         if not each.is_given
-    )
-    return with_rounds(controller.curves() if controller else (), rollouts)
+    ]
+    # All curves of a large run take a gigabyte, and a curve without rounds is shown with those of rollouts.
+    curves = controller.curves({instance_id for instance_id, *_ in rollouts})
+    if not curves or curves[0].rounds:
+        curves = controller.curves()
+    return with_rounds(curves, rollouts)
 
 
 def with_rounds(

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from helpers.controllers import end_visit, next_hint, observe
 from seele.errors import CheckpointError, ConfigError
 from seele.hints import build_controller
+from seele.hints.beliefs import Beliefs
 from seele.hints.conditions import with_conditions
 from seele.report.browser.run import ViewedRun
 from seele.report.build import build_report, summarise
@@ -418,10 +419,10 @@ def test_the_caption_of_the_curves_says_of_which_steps_they_are(run):
     (run / f"global_step_{NUM_STEPS}").rename(run / "global_step_55")
     page = page_of(run)
     assert "as saved after step 55;" in page and f"the rounds of step {NUM_STEPS}, numbered." in page
-
     shutil.rmtree(run / "rollouts")
     page = page_of(run)
     assert "Points: the rounds behind the curve, numbered." in page and "step None" not in page
+
 
 def test_a_cut_off_last_line_is_left_out_and_noted(run):
     whole = (run / "metrics.jsonl").read_text()
@@ -687,6 +688,25 @@ def test_the_state_that_the_bayesian_controller_saves_holds_the_curves_that_are_
     assert fit.curve.accuracies[50] == pytest.approx(0.5, abs=0.2)
     assert list(fit.curve.accuracies) == sorted(fit.curve.accuracies)
     assert fitted_problems(with_state(run, controller)) == [], "a problem without rounds to show"
+
+
+def test_only_the_curves_that_have_rounds_to_show_are_computed(run, monkeypatch):
+    controller = build_controller("bayes", rounds=2, rollouts_per_round=2, seed=0)
+    for name in "pqr":
+        observe(controller, name, hint_ratio=0.5, num_correct=1, num_rollouts=2)
+        end_visit(controller, name)
+    computed = []
+    curves = Beliefs.curves
+
+    def counted(beliefs, *ids):
+        found = curves(beliefs, *ids)
+        computed.extend(curve.instance_id for curve in found)
+        return found
+
+    monkeypatch.setattr(Beliefs, "curves", counted)
+    line = replace(rollouts_of(1.0)[0], instance_id="q")
+    (fit,) = fitted_problems(with_state(run, controller, [line]))
+    assert fit.instance_id == "q" and computed == ["q"]
 
 
 @pytest.mark.parametrize("hints", [{"round_sizes": [4, 2, 1, 1]}, {"when": "until_success"}])
