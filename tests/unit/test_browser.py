@@ -739,6 +739,8 @@ def test_two_runs_stand_side_by_side(run, tmp_path):
         page = get(f"{site}/compare?open=easy")
         assert "The runs have 2 and 2 problems in this step, 1 of them in both" in page
         assert "Each run drew its own problems for this step" in page
+        assert "data-state" in page and "data-state" not in get(f"{site}/compare?step=3")
+        assert '<a href="/compare?open=easy">newest</a>' in get(f"{site}/compare?step=3&open=easy")
         assert page.count("<article") == 8
         heads = '<div class="heads pair"><span>problem</span><b>run</b><b>other</b></div>'
         assert heads in page and heads not in get(f"{site}/compare?step=99")
@@ -758,6 +760,15 @@ def test_two_runs_stand_side_by_side(run, tmp_path):
             with pytest.raises(urllib.error.HTTPError) as error:
                 get(f"{site}/compare?{query}")
             assert error.value.code == 400
+        # Both go on, and the page with them.
+        before = get(f"{site}/live")
+        for each in (run, other):
+            write_step(each, 5, problem_lines("late"))
+        assert get(f"{site}/live") != before and "<b>step 5</b>" in get(f"{site}/compare")
+        shutil.rmtree(other / "rollouts")
+        page = get(f"{site}/compare")
+        assert "No step has rollouts in both runs." in page and "step 0" not in page
+        assert "data-state" in page and 'class="filters"' not in page
     with served(run) as site, pytest.raises(urllib.error.HTTPError) as error:
         get(f"{site}/compare")
     assert error.value.code == 400

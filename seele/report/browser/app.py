@@ -151,6 +151,8 @@ class Pages:
         query = _Query(request)
         if len(self._runs) < 2:
             raise _BadQuery("only one run is served; seele view RUN OTHER compares two")
+        # As in ``step``.
+        state = self._state()
         runs = self._run(query, "run", default=0), self._run(query, "other", default=1)
         if runs[0] is runs[1]:
             raise _BadQuery("run and other are the same run; give two numbers, as in run=0&other=1")
@@ -171,8 +173,10 @@ class Pages:
             runs=runs,
             draw_apart=len(shared_problems) < min(map(len, sides)),
             timelines=[run.timeline(step) for run in runs],
+            shared=shared,
             step=step,
             neighbours=_neighbours(shared, step),
+            state="" if query.text("step") else state,
             pairs=[[side[name] for side in sides] for name in names[(page - 1) * PER_PAGE : page * PER_PAGE]],
             page=page,
             pages=pages,
