@@ -41,8 +41,9 @@ from seele.maths.tables import markdown_table
 from seele.report.comparison.analysis import caveats
 from seele.report.comparison.curves import COSTS
 from seele.report.comparison.results import Comparison, Result
+from seele.report.comparison.runs import read_compared
 from seele.report.comparison.tables import amount, points, share
-from seele.report.run_folder import RunFolder, read_run
+from seele.report.run_folder import RunFolder
 
 PAGE = TASK_PAGES / "leaderboard.md"
 METHOD_PAGES = TASK_PAGES.parent / "methods"
@@ -87,10 +88,8 @@ ByCost = Mapping[str, Mapping[str, Result]]
 """Cost -> task -> its arms at equal cost."""
 
 
-@cache
-def read_own(folder: Path) -> RunFolder:
-    """Return a user's run; its rollouts and its controller's state are not needed."""
-    return read_run(folder, without=("rollouts", "controller"))
+read_own = cache(read_compared)
+"""Reads a user's run."""
 
 
 def tasks_shown() -> list[str]:

@@ -311,12 +311,8 @@ def read_evaluation(
     value = read_json(path, where, notes, "so there is no evaluation after training")
     entries = value.get("scores", ())
     lines = [entry for entry in entries if isinstance(entry, Mapping)] if isinstance(entries, list) else []
-    return _read_scores(lines, where, notes), _section(value, "conditions")
-
-
-def _section(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    section = value.get(key)
-    return section if isinstance(section, Mapping) else {}
+    conditions = value.get("conditions")
+    return _read_scores(lines, where, notes), conditions if isinstance(conditions, Mapping) else {}
 
 
 def _read_scores(lines: Iterable[Mapping[str, Any]], where: str, notes: list[str]) -> tuple[ScoreLine, ...]:

@@ -161,7 +161,10 @@ def run_table(comparison: Comparison) -> Table:
             rows.append((*names, *places, *costs))
     return Table(
         title="Cost of the runs",
-        heads=("run", "arm", "status", "commit", "seed", "validated until step", *_titles()),
+        heads=(
+            *("run", "arm", "status", "commit", "seed", "validated until step"),
+            *(cost.title for cost in COSTS.values()),
+        ),
         rows=tuple(rows),
         num_names=4,
         explanation="Costs are those of the whole run; a comparison ends where the shortest run ends.",
@@ -229,10 +232,6 @@ def points(value: float) -> str:
 
 def _rounded(value: float) -> float:
     return round(value, 1) + 0.0  # not -0.0
-
-
-def _titles() -> list[str]:
-    return [cost.title for cost in COSTS.values()]
 
 
 def _section(table: Table) -> str:
