@@ -45,7 +45,7 @@ from seele_models.tokenizer import _byte_characters, byte_tokenizer
 from seele_models.training import NO_LOSS, fingerprint, make_base_model, recipe_hash
 from seele_models.warm_start import WarmStart, make_warm_start
 from seele_verl.checks.preflight import check_settings
-from seele_verl.lora import ADAPTER, check_lora, check_saved_rank, join_adapter
+from seele_verl.lora import ADAPTER, check_lora, check_saved_adapter, join_adapter
 from seele_verl.merge import complete_steps, main
 from seele_verl.train import compose
 
@@ -799,16 +799,19 @@ def test_methods_that_roll_out_take_an_adapter(method):
     assert config.actor_rollout_ref.rollout.load_format == "safetensors"
 
 
-def test_a_checkpoint_of_another_rank_is_not_gone_on_with(tmp_path):
+def test_a_checkpoint_of_another_rank_or_alpha_is_not_gone_on_with(tmp_path):
     whole, adapted = (compose(["hardware=cpu", "job=tiny", f"adapter={name}"]) for name in ("none", "lora"))
     (tmp_path / "actor").mkdir()
-    check_saved_rank(whole, tmp_path)
+    check_saved_adapter(whole, tmp_path)
     with pytest.raises(ConfigError, match=r"lora_rank: got 32, but .* was saved with 0"):
-        check_saved_rank(adapted, tmp_path)
-    (tmp_path / "actor" / "lora_train_meta.json").write_text('{"r": 32}')
-    check_saved_rank(adapted, tmp_path)
+        check_saved_adapter(adapted, tmp_path)
+    (tmp_path / "actor" / "lora_train_meta.json").write_text('{"r": 32, "lora_alpha": 32}')
+    check_saved_adapter(adapted, tmp_path)
+    adapted.actor_rollout_ref.model.lora_alpha = 64
+    with pytest.raises(ConfigError, match=r"lora_alpha: got 64, but .* was saved with 32"):
+        check_saved_adapter(adapted, tmp_path)
     with pytest.raises(ConfigError, match=r"lora_rank: got 0, but .* was saved with 32"):
-        check_saved_rank(whole, tmp_path)
+        check_saved_adapter(whole, tmp_path)
 
 
 def test_an_adapter_joins_a_qwen3_model(tmp_path):

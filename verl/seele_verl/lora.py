@@ -51,16 +51,20 @@ def check_lora(config: DictConfig) -> None:
         )
 
 
-def check_saved_rank(config: DictConfig, checkpoint: Path) -> None:
-    """Raise ``ConfigError`` where a checkpoint holds an adapter of another rank than the run trains."""
-    meta = checkpoint / "actor" / "lora_train_meta.json"
-    saved = json.loads(meta.read_text())["r"] if meta.is_file() else 0
-    wanted = config.actor_rollout_ref.model.lora_rank
-    if wanted != saved:
-        raise ConfigError(
-            f"{MODEL}.lora_rank: got {wanted}, but {checkpoint} was saved with {saved}; set it to that, use "
-            "another trainer.default_local_dir, or start from scratch with trainer.resume_mode=disable"
-        )
+def check_saved_adapter(config: DictConfig, checkpoint: Path) -> None:
+    """Raise ``ConfigError`` where a checkpoint holds an adapter of another rank or alpha than the run trains:
+    another alpha would rescale the policy.
+    """
+    meta, model = checkpoint / "actor" / "lora_train_meta.json", config.actor_rollout_ref.model
+    saved = json.loads(meta.read_text()) if meta.is_file() else {"r": 0}
+    for name, key in (("lora_rank", "r"), ("lora_alpha", "lora_alpha")):
+        # Without an adapter, alpha means nothing; the rank is compared first.
+        if model[name] != saved.get(key, model[name]):
+            raise ConfigError(
+                f"{MODEL}.{name}: got {model[name]}, but {checkpoint} was saved with {saved[key]}; set it to "
+                "that, use another trainer.default_local_dir, or start from scratch with "
+                "trainer.resume_mode=disable"
+            )
 
 
 def join_adapter(folder: Path, base: str | None) -> None:

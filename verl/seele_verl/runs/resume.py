@@ -9,7 +9,7 @@ from seele.errors import ConfigError
 from seele.methods import METHODS
 from seele.report.run_folder import FIRST_STAGE, TRACKER
 from seele_verl.checks.critic_settings import has_critic
-from seele_verl.lora import check_saved_rank
+from seele_verl.lora import check_saved_adapter
 from seele_verl.runs.card import read_run_card
 from seele_verl.runs.checkpoints import (
     check_not_among_later,
@@ -54,7 +54,7 @@ def check_checkpoint(config: DictConfig, *, supervised: bool) -> None:
             )
         if last is not None:
             _check_shards(config, step_folder(run, last), models)
-            check_saved_rank(config, step_folder(run, last))
+            check_saved_adapter(config, step_folder(run, last))
         return
     parts = ("huggingface", "data_0.pt") if supervised else (*models, "data.pt")
     checkpoint = Path(str(path or "")).resolve()
@@ -66,7 +66,7 @@ def check_checkpoint(config: DictConfig, *, supervised: bool) -> None:
     if damage := damage_of(checkpoint):
         raise ConfigError(f"trainer.resume_from_path: {path} is damaged: {damage}; use an earlier one")
     _check_shards(config, checkpoint, models)
-    check_saved_rank(config, checkpoint)
+    check_saved_adapter(config, checkpoint)
     if checkpoint.parent != run and last_complete_step(run) is not None:
         raise ConfigError(
             f"trainer.resume_from_path: {path} is another run's, and {run} has its own checkpoints; resume "
