@@ -109,10 +109,11 @@ class OffPolicySource:
                 f"seele.advantage.baseline must be 'pooled' with off-policy rows, got {baseline!r}: they do "
                 "not belong to a round, and source and statistics decide what they are compared with"
             )
-        if settings.entropy_share < 1.0 and not self.in_response:
+        reads_advantages = settings.has_advantages or not self.has_own_loss
+        if settings.entropy_share < 1.0 and not (self.in_response and reads_advantages):
             raise ConfigError(
                 "seele.off_policy.entropy_share below 1 needs source 'prefix', whose tokens have their own "
-                f"advantages; got source {name!r}"
+                f"advantages; got source {name!r}, with which it must be 1"
             )
         if settings.loss == "trust_region" and not self.in_response:
             raise ConfigError(
