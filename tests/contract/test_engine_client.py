@@ -480,17 +480,6 @@ def test_a_response_is_walked_behind_the_hint_that_it_continues(placement, corre
         grade = graded(completion, seele, hint_steps=hint_steps)
         assert grade.is_flagged == is_flagged
         assert (grade.walk.first_error is not None) == (is_flagged and not correct)
-    # A tier is a text of its own, which states none of the solution's values.
-    tiered = dataclasses.replace(
-        seele, hints=HintConfig(placement="user", kind="tiers", request="{question} {hint}")
-    )
-    with_tier = dataclasses.replace(instance, tiers=("Add them up, and halve the sum of both numbers.",))
-    answers = SimpleNamespace(grade_rollout=grade_rollout)
-    grade = ResponseGrader(tiered, answers, tokenizer, begins_thinking=False)
-    right = "20 + 12 + 16 = 48 clips.\n48 / 2 = 24 clips.\n"
-    right = Completion(text=right, token_ids=tuple(tokenizer.encode(right)), log_probs=(), finish=Finish.STOP)
-    walk = asyncio.run(grade(right, with_tier, hint_steps=1)).walk
-    assert walk == asyncio.run(grade(right, with_tier, hint_steps=0)).walk
     # Stopping does not wait for the line that takes it back, so a right response would have been stopped.
     text += "Wait, that is 28.\n"
     token_ids = tuple(tokenizer.encode(text))

@@ -67,11 +67,11 @@ class ResponseGrader:
         )
 
     def _stated_before(self, instance: Instance, hint_steps: int) -> dict[str, Any]:
-        """Return how many milestones the hint states, 0 for a tier, which is a text of its own; and the hint
-        that the response continues, empty where the user's turn has it.
+        """Return how many milestones the hint states, and the hint that the response continues, empty where
+        the user's turn has it.
         """
         hint = instance.hint(hint_steps)
-        shown = 0 if instance.tiers else num_shown(instance.milestones or (), len(hint))
+        shown = num_shown(instance.milestones or (), len(hint))
         return {"shown": shown, "hint": "" if self._seele.hints.user_request else hint}
 
     async def _verdict(self, completion: Completion, instance: Instance, *, hint_steps: int) -> Grade:

@@ -4,6 +4,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from seele.config import SeeleConfig
 from seele.errors import ConfigError
+from seele.hints import steers_on_milestones
 from seele.methods import METHODS
 from seele.methods.sources import build_source
 from seele_verl.rollout_correction import check_rollout_correction
@@ -34,6 +35,12 @@ def check_composition(config: DictConfig, seele: SeeleConfig) -> None:
             f"seele.advantage.shift: {seele.advantage.shift}, but advantages are divided by the standard "
             "deviation and the shift is in units of reward; set algorithm.norm_adv_by_std_in_grpo=false, or "
             "the shift to 0"
+        )
+    walks = seele.credit.walks or steers_on_milestones(seele.hints.controller)
+    if walks and seele.hints.kind == "tiers" and seele.hints.gives_hints:
+        raise ConfigError(
+            "seele.hints.kind: 'tiers', but seele.credit or seele.hints.controller uses the milestones "
+            "that a hint states, which are counted in the solution's steps; allowed is 'prefix'"
         )
     _check_group_filter(config, seele)
     _check_spare_problems(config, seele)

@@ -135,7 +135,7 @@ def check_run(config: DictConfig, overrides: Sequence[str], *, machine: Machine 
         )
     if seele.credit.walks or steers_on_milestones(seele.hints.controller):
         find_walk(seele.credit.walk)
-        check_milestones(seele, [instance for instance, _ in training])
+        check_milestones([instance for instance, _ in training])
     check_reward_function(seele, training[0][0])
     check_columns_of_curriculum(config.data.train_files, seele, num_problems=begun)
     tried = [instance.instance_id for instance, _ in training[:8]]

@@ -127,13 +127,8 @@ def check_hints(seele: SeeleConfig, training: Sequence[Problem]) -> None:
     )
 
 
-def check_milestones(seele: SeeleConfig, training: Sequence[Instance]) -> None:
-    """Raise an error if credit or hints use milestones, and hints or problems have none."""
-    if seele.hints.kind == "tiers" and seele.hints.gives_hints:
-        raise ConfigError(
-            "seele.hints.kind: 'tiers', but seele.credit or seele.hints.controller uses the milestones "
-            "that a hint states, which are counted in the solution's steps; allowed is 'prefix'"
-        )
+def check_milestones(training: Sequence[Instance]) -> None:
+    """Raise ``DataError`` if no problem has the milestones that credit or hints use."""
     if not any(len(milestones_of(instance)) > 1 for instance in training):
         raise DataError(
             f"data.train_files: none of the {len(training)} problems has a milestone before its answer, but "
