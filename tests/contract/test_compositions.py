@@ -205,6 +205,16 @@ def test_a_hint_in_the_users_turn_ends_no_thoughts():
     assert refusal("seele", *thoughts, "seele.hints.placement=user") is None
 
 
+VERLS_CORRECTION = ("rollout_is_threshold=3.0", "rollout_is_batch_normalize=true", "rollout_rs_threshold=2.0")
+
+
+@pytest.mark.parametrize("setting", VERLS_CORRECTION)
+def test_verls_own_correction_does_not_go_with_ours(setting):
+    ours, verls = "seele.rollout_correction=tis", f"algorithm.rollout_correction.{setting}"
+    assert "is for verl's own correction; leave that at" in str(refusal("seele", ours, verls))
+    assert refusal("seele", ours) is None and refusal("seele", verls) is None
+
+
 def refuse(row: dict[str, str]) -> ConfigError:
     method, *settings = code(row["choose"])[0].split()
     error = refusal(method.removeprefix("method="), *settings)

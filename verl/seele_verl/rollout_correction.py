@@ -5,6 +5,7 @@ multiplies the clipped surrogate by them (``verl/trainer/ppo/rollout_corr_helper
 docs/rollout_correction.md.
 """
 
+import json
 from typing import Any
 
 from omegaconf import DictConfig
@@ -13,6 +14,15 @@ from seele.config import SeeleConfig
 from seele.errors import ConfigError
 
 SECTION = "algorithm.rollout_correction"
+
+UNSET = {
+    "rollout_is": None,
+    "rollout_is_threshold": 2.0,
+    "rollout_is_batch_normalize": False,
+    "rollout_rs": None,
+    "rollout_rs_threshold": None,
+}
+"""The settings of verl's own correction, with their defaults."""
 
 # verl wants a lower bound above 0. Its weights are never below exp(-20).
 NO_LOWER_BOUND = "1e-9"
@@ -35,11 +45,12 @@ def check_rollout_correction(config: DictConfig, seele: SeeleConfig) -> None:
     asked = {f"{SECTION}.{name}": verls[name] for name in ("rollout_is", "rollout_rs") if verls[name]}
     key = "seele.rollout_correction"
     if seele.rollout_correction != "none":
-        if asked:
-            name, value = next(iter(asked.items()))
-            raise ConfigError(
-                f"{key}: {seele.rollout_correction}, but {name}={value} also corrects; set one of the two"
-            )
+        for name, default in UNSET.items():
+            if verls[name] != default:
+                raise ConfigError(
+                    f"{key}: {seele.rollout_correction}, but {SECTION}.{name}={verls[name]} is for verl's "
+                    f"own correction; leave that at {json.dumps(default)}, or set {key}=none"
+                )
         asked = {key: seele.rollout_correction}
     if asked and verls.bypass_mode:
         name, value = next(iter(asked.items()))
