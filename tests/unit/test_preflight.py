@@ -475,6 +475,25 @@ def test_settings_whose_names_begin_alike_are_taken():
         ("method=grpo seele.hints.round_quorum=0.5", "round_quorum: has no effect; no round follows"),
         ("method=grpo seele.hints.unit=token", "has no effect; there are no hints"),
         ("method=uft seele.hints.target_accuracy=0.3", "has no effect; controller uft aims at no accuracy"),
+        (
+            "method=seele +seele.hints.settings.spread=true seele.hints.target_accuracy=0.3",
+            "has no effect; controller with seele.hints.settings.spread=true aims at no accuracy",
+        ),
+        (
+            "method=seele seele.imitation.coefficient=0 seele.imitation.form=prob",
+            "seele.imitation.form: has no effect; no hint is imitated",
+        ),
+        *(
+            (f"method=drgrpo actor_rollout_ref.actor.{typed}", "actor_rollout_ref.actor.use_kl_loss is false")
+            for typed in ("kl_loss_coef=0.01", "kl_loss_type=k1")
+        ),
+        *(
+            (f"method={method} actor_rollout_ref.actor.{name}=3.0", f"policy_loss.loss_mode is {loss}")
+            for method, loss, name in (
+                *(("opmd", "gpg", f"clip_ratio_{which}") for which in ("low", "high", "c")),
+                *((loss, loss, "clip_ratio_c") for loss in ("gspo", "cispo")),
+            )
+        ),
         ("method=rloo algorithm.norm_adv_by_std_in_grpo=true", "has no effect; method rloo does not divide"),
         (
             "method=seele seele.sft.epochs=2",
@@ -503,6 +522,23 @@ def test_a_setting_of_a_part_that_is_left_off_is_named(overrides, message):
     config = train.compose([*typed, "hardware=cpu", "job=tiny"])
     with pytest.raises(ConfigError, match=re.escape(message)):
         check_part_is_used(typed, config, read_settings(config))
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        "method=gspo actor_rollout_ref.actor.clip_ratio_low=0.1",
+        "method=opsd actor_rollout_ref.actor.kl_loss_coef=0.01",
+        "method=seele +seele.hints.settings.spread=true seele.advantage.baseline=hint_conditional "
+        "seele.hints.target_accuracy=0.3",
+        "method=seele seele.imitation.form=logprob_mean",
+        "method=uft seele.imitation.coefficient=0",  # the form is in the method's file
+    ],
+)
+def test_a_setting_of_a_part_that_is_used_is_taken(overrides):
+    typed = overrides.split()
+    config = train.compose([*typed, "hardware=cpu", "job=tiny"])
+    check_part_is_used(typed, config, read_settings(config))
 
 
 @pytest.mark.parametrize(

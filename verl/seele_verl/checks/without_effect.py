@@ -98,6 +98,13 @@ WITHOUT_EFFECT_ON_A_CRITIC = {
     "algorithm.norm_adv_by_std_in_grpo": "with a critic, advantages are whitened over the batch",
 }
 
+UNREAD_BY_LOSS = {
+    "gpg": ("clip_ratio_low", "clip_ratio_high", "clip_ratio_c"),
+    "gspo": ("clip_ratio_c",),
+    "cispo": ("clip_ratio_c",),
+}
+"""verl's policy loss -> settings of the actor that it does not read (``verl/trainer/ppo/core_algos.py``)."""
+
 _OF_A_CRITIC = ("critic.", "algorithm.gamma", "algorithm.lam")
 _OF_HINTS = ("kind", "refresh", "placement", "when", "dropout", "unit", "revealing")
 _OF_ROLLOUTS = (
@@ -134,6 +141,14 @@ def _left_off_of_verl(config: DictConfig) -> Iterator[tuple[str, str]]:
             tokens = f"set actor_rollout_ref.{part}_max_token_len_per_gpu"
             why = f"actor_rollout_ref.{switch} is true; {tokens}"
             yield f"actor_rollout_ref.{part}_micro_batch_size_per_gpu", why
+    actor = config.actor_rollout_ref.actor
+    loss = actor.policy_loss.loss_mode
+    for name in UNREAD_BY_LOSS.get(loss, ()):
+        why = f"actor_rollout_ref.actor.policy_loss.loss_mode is {loss}"
+        yield f"actor_rollout_ref.actor.{name}", why
+    if not actor.use_kl_loss:
+        why = "actor_rollout_ref.actor.use_kl_loss is false; true adds a KL term"
+        yield from ((f"actor_rollout_ref.actor.{name}", why) for name in ("kl_loss_coef", "kl_loss_type"))
     if not config.actor_rollout_ref.model.lora_rank:
         why = "no adapter is trained (actor_rollout_ref.model.lora_rank is 0); adapter=lora trains one"
         names = ("lora_alpha", "target_modules", "exclude_modules")
@@ -174,10 +189,13 @@ def _left_off(seele: SeeleConfig) -> Iterator[tuple[str, str]]:
         yield from (
             (key, why) for key in ("seele.imitation.", *(f"seele.hints.{name}" for name in _OF_HINTS))
         )
-    predicts = seele.advantage.baseline == "hint_conditional"
-    if not (aims_at_target(seele.hints.controller) or predicts):
-        why = f"controller {seele.hints.controller} aims at no accuracy"
-        yield "seele.hints.target_accuracy", why
+    if not seele.imitation.coefficient:
+        yield "seele.imitation.form", "no hint is imitated (seele.imitation.coefficient is 0)"
+    predicts, controller = seele.advantage.baseline == "hint_conditional", seele.hints.controller
+    spreads = controller == "bayes" and seele.hints.settings.get("spread")
+    if not predicts and (spreads or not aims_at_target(controller)):
+        what = "with seele.hints.settings.spread=true" if spreads else controller
+        yield "seele.hints.target_accuracy", f"controller {what} aims at no accuracy"
     if seele.hints.placement == "assistant":
         yield "seele.hints.request", "hints are in the assistant's turn (seele.hints.placement)"
     if seele.hints.when == "always":
