@@ -694,6 +694,16 @@ def test_entropy_is_a_mean_over_the_rows_that_were_computed():
     assert means("token-mean", set()) == {"actor/pg_loss": 0.5}
 
 
+def test_given_rows_are_taken_over_whole_and_rows_with_a_prefix_are_not(monkeypatch):
+    batch = KVBatchMeta(keys=[*"abcd"], partition_id="train", tags=[{}] * 4)
+    for method, expected in (("luffy", {"d"}), ("rl_sft_loss", {"d"}), ("trapo", set())):
+        monkeypatch.setattr(columns, "tq", Store(Batch(method).fields))
+        terms = LossTerms(read_settings(config_of(method)))
+        taken_over = [name for each in terms if (name := each.term.takes_over)]
+        assert columns.keys_marked_whole(batch, taken_over) == expected, method
+    assert columns.keys_marked_whole(batch, []) == set()
+
+
 def test_shaped_and_likelihood_terms_have_the_values_worked_by_hand():
     for method in ("luffy", "rl_sft_loss"):
         batch = Batch(method)

@@ -48,6 +48,19 @@ def keys_with_weight(batch: KVBatchMeta, columns: Sequence[str]) -> set[str]:
     return {key for key, has_weight in zip(batch.keys, weighed, strict=True) if has_weight}
 
 
+def keys_marked_whole(batch: KVBatchMeta, columns: Sequence[str]) -> set[str]:
+    """Return the keys of rows that any column of masks or weights marks on every token."""
+    if not columns:
+        return set()
+    data = read_columns(batch, columns)
+    return {
+        key
+        for name in columns
+        for key, row in zip(batch.keys, data[name].unbind(), strict=True)
+        if (row != 0).all()
+    }
+
+
 @contextmanager
 def rows_apart(rows: Sequence[dict[str, torch.Tensor]], partition_id: str) -> Iterator[KVBatchMeta]:
     """While open, rows that are not the step's are in a partition of their own; yield their batch.

@@ -120,14 +120,16 @@ def means_over_computed(
     computed: Container[str],
     loss_agg_mode: str,
 ) -> dict[str, float]:
-    """Return the metrics of an update that skipped rows, with entropy and KL as means over computed rows:
-    verl divides their sums by the rows, or the tokens, of the whole batch.
+    """Return the metrics of a step that skipped rows, with entropy and KL as means over computed rows: verl
+    divides their sums by the rows, or the tokens, of the whole batch. A step's updates are taken as equally
+    long.
 
     Args:
-        metrics: The update's metrics, by verl's names.
+        metrics: The step's metrics, by verl's names.
         rows: Number of rows, with those that pad the batch.
         tokens: Response tokens of each row, by key, without those that pad the batch.
-        computed: Keys of the rows that were computed.
+        computed: Keys of the rows that were computed, without those that a term takes over whole: they have
+            neither entropy nor KL.
         loss_agg_mode: verl's setting for the actor.
 
     Returns:

@@ -57,7 +57,13 @@ from seele_verl.advantages import (
     write_spans,
 )
 from seele_verl.changes import with_changes
-from seele_verl.columns import count_tokens, keys_with_weight, read_columns, real_rows
+from seele_verl.columns import (
+    count_tokens,
+    keys_marked_whole,
+    keys_with_weight,
+    read_columns,
+    real_rows,
+)
 from seele_verl.compat import call_on_every_rank
 from seele_verl.controller_actor import start_controller
 from seele_verl.cost_meter import CostMeter
@@ -404,11 +410,12 @@ class SeeleTrainer(PPOTrainerSync):
             super()._update_actor(_columns(batch, read), of_update)
             if leaves_out:
                 tokens = {key: tag["response_len"] for key, tag in real_rows(batch).items()}
+                taken_over = [name for each in self.terms if (name := each.term.takes_over)]
                 of_update = means_over_computed(
                     of_update,
                     rows=len(batch),
                     tokens=tokens,
-                    computed=self.current.informative,
+                    computed=self.current.informative - keys_marked_whole(batch, taken_over),
                     loss_agg_mode=actor.loss_agg_mode,
                 )
             metrics |= of_update
