@@ -3,10 +3,11 @@
 ``SuccessPool`` is ExGRPO's (arXiv:2510.02245, sections 3.2 and 3.3). A visit that solves a problem sometimes,
 but not always, puts it in the pool with the correct rollout that the policy was surest of, and the
 log-probabilities with which that was sampled: an uncertain success is more often right for a wrong reason. A
-later visit that solves the problem sometimes replaces the entry. One whose only success is the replayed one
-keeps that and counts as a visit with one success, and one without any success keeps the entry as it is. A
-visit in which all rollouts are correct removes it for good. Problems are drawn by their number of successes
-in the latest counted visit, preferably those solved half the time.
+success that ended by itself comes before all truncated ones. A later visit that solves the problem sometimes
+replaces the entry. One whose only success is the replayed one keeps that and counts as a visit with one
+success, and one without any success keeps the entry as it is. A visit in which all rollouts are correct
+removes it for good. Problems are drawn by their number of successes in the latest counted visit, preferably
+those solved half the time.
 
 ``LastSuccesses`` stores one success per problem, and does not decide which problems a step has.
 """
@@ -69,8 +70,9 @@ class SuccessPool:
                 self._retired.add(problem)
                 self._pool.pop(problem, None)
             elif correct and problem not in self._retired:
-                surest = min(correct, key=attrgetter("uncertainty"))
-                self._pool[problem] = Experience(num_correct, len(rollouts), surest)
+                # A truncated response may repeat itself, and the policy is surest of repetitions.
+                best = min(correct, key=lambda done: (done.finish is not Finish.STOP, done.uncertainty))
+                self._pool[problem] = Experience(num_correct, len(rollouts), best)
             elif num_correct and problem in self._pool:  # the replayed success alone
                 success = self._pool[problem].success
                 self._pool[problem] = Experience(num_correct, len(rollouts), success)

@@ -702,6 +702,14 @@ def test_the_surest_success_of_the_latest_visit_is_replayed():
     assert successes.draw(4, step=2)[7].text == "3"
 
 
+def test_a_success_that_ended_by_itself_comes_before_a_surer_one_that_was_cut_off():
+    cut, ended = rollouts(1, 1, finish=Finish.LENGTH, log_prob=-0.01), rollouts(0, 0, 1)
+    assert cut[0].completion.uncertainty < ended[2].completion.uncertainty
+    successes = pool()
+    successes.observe({7: [*cut, *ended]})
+    assert successes.draw(4, step=1)[7].text == "2"
+
+
 def test_a_visit_without_success_leaves_the_problem_in_the_pool():
     successes = pool()
     successes.observe({1: rollouts(0, 1), 2: rollouts(0, 0)})
