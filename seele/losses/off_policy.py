@@ -28,7 +28,7 @@ class OffPolicyTerm(LossTerm):
         """
         self._settings = settings
         self.has_loss = has_loss
-        self.counted = (OFF_POLICY_MASK,) if has_rows else ()
+        self.counted = (OFF_POLICY_MASK,) if has_rows or has_loss else ()
         self.takes_over = OFF_POLICY_MASK if has_loss else None
         self.unclips = None if settings.clip else OFF_POLICY_MASK
 

@@ -8,9 +8,15 @@ pytest.importorskip("torch")
 
 import torch
 
+from seele.config import OffPolicyConfig
 from seele.losses.expert_prefix import trust_region_likelihood
 from seele.losses.imitation import hint_token_weights, imitation_loss, imitation_probability
-from seele.losses.off_policy import negative_log_likelihood, shaped_surrogate
+from seele.losses.off_policy import (
+    OFF_POLICY_MASK,
+    OffPolicyTerm,
+    negative_log_likelihood,
+    shaped_surrogate,
+)
 
 # --- The imitation term on hint tokens, against values worked by hand and finite differences
 
@@ -92,6 +98,13 @@ def test_gradient_agrees_with_finite_differences():
 
 
 # --- Losses of off-policy tokens, against METHODS' vectors, values worked by hand and finite differences
+
+
+@pytest.mark.parametrize(("has_rows", "has_loss"), [(True, True), (True, False), (False, True)])
+def test_off_policy_tokens_are_counted_where_a_loss_or_metric_divides_by_them(has_rows, has_loss):
+    # A source of the user's own may have hints in the response, and a loss for them.
+    term = OffPolicyTerm(OffPolicyConfig(loss="nll"), has_rows=has_rows, has_loss=has_loss)
+    assert term.counted == (OFF_POLICY_MASK,)
 
 
 DOUBLE = torch.float64
