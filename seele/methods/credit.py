@@ -84,7 +84,8 @@ class MilestoneCredit:
             self._rates[left] = moved_rate(before, passed=passed, outcomes=len(outcomes))
 
     def _measure(self, rollouts: Sequence[Rollout]) -> None:
-        right = [each for each in rollouts if each.grade.correct and not (self.stops and may_stop(each))]
+        # A problem's first rollout is never stopped: it serves to count false alarms.
+        right = [each for each in rollouts if each.grade.correct and not (self.stops and each.rollout_index)]
         self._num_right += len(right)
         self._num_alarms += sum(each.grade.is_flagged for each in right)
         segments = [
@@ -137,11 +138,6 @@ class MilestoneCredit:
         self._rates, self._num_right, self._num_alarms, self._stopping_ended = read_state(
             state, header=self._HEADER, read=_read
         )
-
-
-def may_stop(rollout: Rollout) -> bool:
-    """True if a rollout may be stopped: all but a problem's first, which serves to count false alarms."""
-    return rollout.rollout_index > 0
 
 
 def _outcomes(visit: Visit, rollout: Rollout) -> Iterator[tuple[Segment, int, float]]:

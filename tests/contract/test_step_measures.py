@@ -16,7 +16,7 @@ from transfer_queue import KVBatchMeta
 from seele.config import HintConfig, ImitationConfig, SeeleConfig
 from seele.methods.sources import build_source
 from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance, Rollout, Visit
-from seele_verl import columns, cost_meter, hint_reliance
+from seele_verl import columns, cost_meter
 from seele_verl.hint_reliance import measure_hint_reliance
 from seele_verl.self_distillation import ask_teacher, extra_teacher_tokens, write_divergence
 from seele_verl.solutions import Solution
@@ -50,8 +50,7 @@ def jagged(rows):
 @pytest.fixture
 def queue(monkeypatch):
     queue = Queue()
-    for module in (hint_reliance, columns):
-        monkeypatch.setattr(module, "tq", queue)
+    monkeypatch.setattr(columns, "tq", queue)
     return queue
 
 

@@ -69,21 +69,21 @@ def exchange_log_probs(batch: KVBatchMeta, *, has_log_probs: bool) -> None:
     """
     of_trainer, of_row = "old_log_probs", "rollout_log_probs"
     written, read = (of_trainer, of_row) if has_log_probs else (of_row, of_trainer)
-    data = read_columns(batch, [of_trainer, of_row, OFF_POLICY_MASK])
-    is_off_policy_T = _flat(data[OFF_POLICY_MASK]).bool()
-    # (T,) each: off-policy tokens from one column, all others as they were.
-    values_T = torch.where(is_off_policy_T, _flat(data[read]), _flat(data[written]))
-    write_columns(batch, {written: _rows(values_T, [len(row) for row in data[written].unbind()])})
+    _write_on_off_policy_tokens(batch, written, _flat(read_columns(batch, [read])[read]))
 
 
 def weigh_on_policy_tokens_only(batch: KVBatchMeta) -> None:
     """Set the weights between engine and trainer to 1 on tokens that the engine did not write. At sequence
     level, a prefix would otherwise get its response's weight.
     """
-    name = "rollout_is_weights"
+    _write_on_off_policy_tokens(batch, "rollout_is_weights", 1.0)
+
+
+def _write_on_off_policy_tokens(batch: KVBatchMeta, name: str, values_T: torch.Tensor | float) -> None:
+    """Write (T,) values, or one for all, into a column on off-policy tokens; its others stay as they were."""
     data = read_columns(batch, [name, OFF_POLICY_MASK])
-    weights_T = torch.where(_flat(data[OFF_POLICY_MASK]).bool(), 1.0, _flat(data[name]))
-    write_columns(batch, {name: _rows(weights_T, [len(row) for row in data[name].unbind()])})
+    written_T = torch.where(_flat(data[OFF_POLICY_MASK]).bool(), values_T, _flat(data[name]))
+    write_columns(batch, {name: _rows(written_T, [len(row) for row in data[name].unbind()])})
 
 
 def _flat(column: torch.Tensor) -> torch.Tensor:

@@ -8,11 +8,10 @@ from statistics import fmean
 from typing import Any
 
 import torch
-import transfer_queue as tq
 from transfer_queue import KVBatchMeta
 
 from seele.records import Visit
-from seele_verl.columns import real_rows
+from seele_verl.columns import read_columns, real_rows
 from seele_verl.protocol import parse_row_key, row_key
 from seele_verl.rescoring import score_behind
 
@@ -44,11 +43,10 @@ def measure_hint_reliance(
         log pi(y | question, hint); empty where no hinted response is right.
     """
     keys = right_hinted_rows(batch, visits)
-    keys = keys[:: math.ceil(len(keys) / MOST_ROWS) or 1]  # a problem's rows follow each other
     if not keys:
         return {}
-    read = ["responses", "old_log_probs"]
-    data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=read)
+    keys = keys[:: math.ceil(len(keys) / MOST_ROWS)]  # a problem's rows follow each other
+    data = read_columns(batch.select_keys(keys), ["responses", "old_log_probs"])
     questions = [torch.tensor(ask(visits[parse_row_key(key)[0]].instance.question)) for key in keys]
     alone = score_behind(
         questions,
