@@ -205,6 +205,28 @@ def test_a_hint_in_the_users_turn_ends_no_thoughts():
     assert refusal("seele", *thoughts, "seele.hints.placement=user") is None
 
 
+SUCCESSES = [
+    f"seele.off_policy.{each}" for each in ("source=successes", "loss=likelihood", "statistics=on_policy")
+]
+
+
+NO_SUCCESSES = {
+    "a critic, or nothing rolled out": {"ppo", "sft"},
+    "off-policy rows of its own": {"luffy", "rl_sft_loss", "exgrpo", "prefix_rft", "trapo"},
+    "more than one round": {"adhint", "ghpo", "bread", "sage", "scaf_grpo"},
+    "advantages that the page names": {"prefix_rl", "opsd", "asymre"},
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_successes_are_replayed_under_the_methods_that_the_page_says(method):
+    """In one round, with the settings of ``replay=successes``."""
+    error = refusal(method, *SUCCESSES, "seele.hints.rounds=1")
+    assert (error is not None) == any(method in names for names in NO_SUCCESSES.values()), error
+    if method == "asymre":
+        assert refusal(method, *SUCCESSES, "seele.advantage.shift=0") is None
+
+
 VERLS_CORRECTION = ("rollout_is_threshold=3.0", "rollout_is_batch_normalize=true", "rollout_rs_threshold=2.0")
 
 
