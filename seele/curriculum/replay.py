@@ -10,8 +10,11 @@ removes it for good. Problems are drawn by their number of successes in the late
 those solved half the time.
 
 ``LastSuccesses`` stores one success per problem, and does not decide which problems a step has.
+
+Both hold completions as JSON with packed numbers, 16 bytes a token in memory and in a checkpoint.
 """
 
+import base64
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +29,10 @@ from seele.records import Completion, Finish, Origin, Rollout, State, Success
 from seele.rounding import at_most
 from seele.saved_state import read_count, read_state
 
+Packed = Mapping[str, Any]
+"""A completion as JSON; its numbers are base64 of their bytes, and one that ended by itself has no finish."""
+_NUMBERS = ("token_ids", "log_probs")
+
 
 @dataclass(frozen=True, slots=True)
 class Experience:
@@ -34,7 +41,7 @@ class Experience:
     num_correct: int
     """Correct rollouts in the latest visit that solved the problem sometimes, a replayed success included."""
     num_rollouts: int
-    success: Completion
+    success: Packed
 
 
 class SuccessPool:
@@ -45,7 +52,7 @@ class SuccessPool:
     policy.
     """
 
-    _HEADER: ClassVar[State] = {"pool": "successes", "version": 2}
+    _HEADER: ClassVar[State] = {"pool": "successes", "version": 3}
 
     def __init__(self, config: ReplayConfig, *, seed: int) -> None:
         self._config = config
@@ -72,7 +79,7 @@ class SuccessPool:
             elif correct and problem not in self._retired:
                 # A truncated response may repeat itself, and the policy is surest of repetitions.
                 best = min(correct, key=lambda done: (done.finish is not Finish.STOP, done.uncertainty))
-                self._pool[problem] = Experience(num_correct, len(rollouts), best)
+                self._pool[problem] = Experience(num_correct, len(rollouts), _packed(best))
             elif num_correct and problem in self._pool:  # the replayed success alone
                 success = self._pool[problem].success
                 self._pool[problem] = Experience(num_correct, len(rollouts), success)
@@ -100,7 +107,7 @@ class SuccessPool:
             weights = np.exp(((distance**2).min() - distance**2) / 2)
             key = keys[generator.choice(len(keys), p=weights / weights.sum())]
             problem = buckets[key].pop(int(generator.integers(len(buckets[key]))))
-            drawn[problem] = self._pool[problem].success
+            drawn[problem] = _unpacked(self._pool[problem].success)
             if not buckets[key]:
                 del buckets[key]
         return drawn
@@ -116,7 +123,7 @@ class SuccessPool:
                     "problem": problem,
                     "num_correct": experience.num_correct,
                     "num_rollouts": experience.num_rollouts,
-                    **_write(experience.success),
+                    **experience.success,
                 }
                 for problem, experience in sorted(self._pool.items())
             ],
@@ -144,10 +151,11 @@ class LastSuccesses:
     one that the policy was surest of.
     """
 
-    _HEADER: ClassVar[State] = {"pool": "last_successes", "version": 1}
+    _HEADER: ClassVar[State] = {"pool": "last_successes", "version": 2}
 
     def __init__(self) -> None:
-        self._successes: dict[int, Success] = {}
+        self._successes: dict[int, tuple[int, Packed]] = {}
+        """By problem, the steps of the hint before it and the completion."""
 
     def observe(self, rollouts_of_problem: Mapping[int, Sequence[Rollout]]) -> None:
         """Update the successes with a step's generated rollouts, by problem. A success with a longer hint
@@ -158,23 +166,24 @@ class LastSuccesses:
             right = [
                 rollout
                 for rollout in rollouts
-                if rollout.is_complete_and_correct and (kept is None or rollout.hint_steps <= kept.hint_steps)
+                if rollout.is_complete_and_correct and (kept is None or rollout.hint_steps <= kept[0])
             ]
             if right:
                 best = min(right, key=attrgetter("preference"))
-                self._successes[problem] = Success(best.completion, best.hint_steps)
+                self._successes[problem] = (best.hint_steps, _packed(best.completion))
 
     def of(self, problems: Iterable[int]) -> dict[int, Success]:
         """Return the successes of the given problems, where there are any."""
-        return {problem: self._successes[problem] for problem in problems if problem in self._successes}
+        kept = {problem: self._successes[problem] for problem in problems if problem in self._successes}
+        return {problem: Success(_unpacked(packed), steps) for problem, (steps, packed) in kept.items()}
 
     def state_dict(self) -> State:
         """Return everything stored; equal states give equal JSON."""
         return {
             **self._HEADER,
             "problems": [
-                {"problem": problem, "hint_steps": success.hint_steps, **_write(success.completion)}
-                for problem, success in sorted(self._successes.items())
+                {"problem": problem, "hint_steps": hint_steps, **success}
+                for problem, (hint_steps, success) in sorted(self._successes.items())
             ],
         }
 
@@ -188,42 +197,47 @@ class LastSuccesses:
 
     def metrics(self) -> dict[str, float]:
         """Numbers for the log, without prefix."""
-        hinted = sum(success.hint_steps > 0 for success in self._successes.values())
+        hinted = sum(hint_steps > 0 for hint_steps, _ in self._successes.values())
         return {"problems": float(len(self._successes)), "hinted": float(hinted)}
 
 
-def _write(success: Completion) -> dict[str, Any]:
-    """Return the completion as JSON; one that ended by itself has no ``finish``."""
+def _packed(success: Completion) -> Packed:
     ended = {} if success.finish is Finish.STOP else {"finish": success.finish}
     return {
         "text": success.text,
-        "token_ids": list(success.token_ids),
-        "log_probs": list(success.log_probs),
+        "token_ids": base64.b64encode(np.array(success.token_ids, "<i4").tobytes()).decode(),
+        "log_probs": base64.b64encode(np.array(success.log_probs, "<f8").tobytes()).decode(),
         **ended,
     }
 
 
-def _read_completion(entry: Mapping[str, Any]) -> Completion:
+def _unpacked(success: Packed) -> Completion:
+    token_ids, log_probs = (base64.b64decode(success[name], validate=True) for name in _NUMBERS)
     return Completion(
-        text=str(entry["text"]),
-        token_ids=tuple(map(read_count, entry["token_ids"])),
-        log_probs=tuple(map(float, entry["log_probs"])),
-        finish=Finish(entry.get("finish", Finish.STOP)),
+        text=str(success["text"]),
+        token_ids=tuple(np.frombuffer(token_ids, "<i4").tolist()),
+        log_probs=tuple(np.frombuffer(log_probs, "<f8").tolist()),
+        finish=Finish(success.get("finish", Finish.STOP)),
     )
+
+
+def _read_success(entry: Mapping[str, Any]) -> Packed:
+    _unpacked(entry)
+    return {name: entry[name] for name in ("text", *_NUMBERS, "finish") if name in entry}
 
 
 def _read(state: Mapping[str, Any]) -> tuple[bool, set[int], dict[int, Experience]]:
     pool = {
         read_count(entry["problem"]): Experience(
-            read_count(entry["num_correct"]), read_count(entry["num_rollouts"]), _read_completion(entry)
+            read_count(entry["num_correct"]), read_count(entry["num_rollouts"]), _read_success(entry)
         )
         for entry in state["problems"]
     }
     return bool(state["is_open"]), {read_count(problem) for problem in state["retired"]}, pool
 
 
-def _read_successes(state: Mapping[str, Any]) -> dict[int, Success]:
+def _read_successes(state: Mapping[str, Any]) -> dict[int, tuple[int, Packed]]:
     return {
-        read_count(entry["problem"]): Success(_read_completion(entry), read_count(entry["hint_steps"]))
+        read_count(entry["problem"]): (read_count(entry["hint_steps"]), _read_success(entry))
         for entry in state["problems"]
     }

@@ -810,6 +810,19 @@ def test_a_restored_pool_goes_on_alike_and_has_the_same_state():
     assert second.draw(3, step=9) == first.draw(3, step=9)
 
 
+def test_a_success_takes_few_bytes_a_token_and_comes_back_to_the_last_digit():
+    made = Completion(
+        text="", token_ids=(151_935, 0) * 500, log_probs=(-1 / 3, -0.1) * 500, finish=Finish.STOP
+    )
+    right, wrong = rollouts(1, 0)
+    first, second = pool(), pool()
+    first.observe({1: [dataclasses.replace(right, completion=made), wrong]})
+    saved = json.dumps(first.state_dict())
+    assert len(saved) < 17 * len(made.token_ids)
+    second.load_state_dict(json.loads(saved))
+    assert second.draw(1, step=1) == {1: made}
+
+
 def test_a_restored_success_that_was_cut_off_stays_one():
     first, second = pool(), pool()
     first.observe({1: rollouts(0, 1), 2: rollouts(0, 1, finish=Finish.LENGTH)})
