@@ -14,6 +14,7 @@ from tensordict import TensorDict
 from verl.trainer import sft_trainer
 from verl.utils import tensordict_utils as tu
 from verl.utils.checkpoint import CheckpointHandler
+from verl.utils.checkpoint.checkpoint_handler import extract_step
 from verl.utils.config import omega_conf_to_dataclass
 from verl.workers.utils.losses import sft_loss
 
@@ -68,6 +69,24 @@ def test_a_checkpoint_of_a_supervised_run_that_only_its_age_caused_goes_after_th
     for step in (4, 5, 8, 10):
         trainer.ckpt_handler.save_checkpoint(step)
     assert saved_steps(tmp_path) == [4, 8, 10]
+
+
+def test_a_run_goes_on_at_its_checkpoints_step_whatever_the_folders_above_are_called(monkeypatch):
+    from seele_verl.sft.trainer import SupervisedTrainer
+
+    checkpoint = "/runs/global_step_500/sft/global_step_8"
+    assert extract_step(checkpoint) == 500, "verl reads the last step: ours need not"
+
+    def verls_own(trainer, config):
+        trainer.resume_global_step = extract_step(config.trainer.resume_from_path or "") or 0
+        trainer.train_dataloader = SimpleNamespace()
+        trainer.save_freq, trainer.total_training_steps = 4, 20
+
+    monkeypatch.setattr(sft_trainer.SFTTrainer, "__init__", verls_own)
+    for path, step in ((checkpoint, 8), (None, 0)):
+        settings = {"default_local_dir": "/runs", "resume_from_path": path, "save_every_minutes": None}
+        trainer = SupervisedTrainer(OmegaConf.create({"trainer": settings}))
+        assert trainer.resume_global_step == trainer.train_dataloader.steps_done == step
 
 
 def test_an_old_run_is_kept_until_the_first_update(tmp_path, monkeypatch):

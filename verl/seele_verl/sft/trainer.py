@@ -36,6 +36,7 @@ from seele_verl.runs.checkpoints import (
     mark_passing,
     recording_files,
     step_folder,
+    step_of,
 )
 from seele_verl.runs.log import TRAINED, RunLog
 from seele_verl.runs.stopping import is_asked_to_stop, note_stop
@@ -65,6 +66,9 @@ class SupervisedTrainer(sft_trainer.SFTTrainer):  # type: ignore[misc]
     def __init__(self, config: DictConfig) -> None:
         self._run = Path(config.trainer.default_local_dir)
         super().__init__(config)
+        if config.trainer.resume_from_path is not None:
+            # verl takes the first step that the path names, which may be that of a folder above.
+            self.resume_global_step = step_of(Path(config.trainer.resume_from_path))
         self.train_dataloader.steps_done = self.resume_global_step
         self._save_freq = self.save_freq
         self._save_every_minutes: float | None = config.trainer.save_every_minutes
