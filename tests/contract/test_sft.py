@@ -1,6 +1,7 @@
 """Supervised fine-tuning in verl: where our run hooks in, and verl's loss."""
 
 import inspect
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -87,6 +88,29 @@ def test_a_run_goes_on_at_its_checkpoints_step_whatever_the_folders_above_are_ca
         settings = {"default_local_dir": "/runs", "resume_from_path": path, "save_every_minutes": None}
         trainer = SupervisedTrainer(OmegaConf.create({"trainer": settings}))
         assert trainer.resume_global_step == trainer.train_dataloader.steps_done == step
+
+
+@pytest.mark.parametrize("offload", [True, False])
+def test_a_rank_takes_its_share_of_the_cores_where_the_optimizer_runs_on_the_host(
+    tmp_path, monkeypatch, offload
+):
+    from seele_verl.sft import trainer
+
+    settings = {
+        "trainer": {"device": "cuda", "n_gpus_per_node": 4},
+        "actor_rollout_ref": {"actor": {"strategy": "fsdp2", "fsdp_config": {"offload_policy": offload}}},
+        "seele": {"packed_updates": False},
+    }
+    (tmp_path / "resolved.yaml").write_text(OmegaConf.to_yaml(OmegaConf.create(settings)))
+    monkeypatch.setattr(sys, "argv", ["trainer", str(tmp_path), "--steps=1"])
+    shared = []
+    monkeypatch.setattr(trainer, "share_cores", shared.append)
+    monkeypatch.setattr(trainer, "SupervisedTrainer", lambda config: SimpleNamespace(fit=lambda: None))
+    unused = ("end_with", "verl_sft_config", "initialize_global_process_group")
+    for name in (*unused, "destroy_global_process_group"):
+        monkeypatch.setattr(trainer, name, lambda *_, **__: None)
+    trainer.main()
+    assert shared == ([4] if offload else [])
 
 
 def test_an_old_run_is_kept_until_the_first_update(tmp_path, monkeypatch):

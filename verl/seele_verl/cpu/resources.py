@@ -34,7 +34,9 @@ def prepare_rank(ranks: int) -> None:
 
 
 def share_cores(ranks: int) -> None:
-    """Give this process, one of ``ranks`` on its machine, its share of the cores. Ray gives it one."""
+    """Give this process, one of ``ranks`` on its machine, its share of the cores; Ray and torchrun give it
+    one core.
+    """
     torch.set_num_threads(threads_per_rank(ranks))
 
 

@@ -28,7 +28,7 @@ from verl.utils.tracking import Tracking
 
 from seele.maths.model_shapes import model_flops
 from seele_verl.compat import verl_config_folder
-from seele_verl.cpu.resources import prepare_rank, return_free_memory
+from seele_verl.cpu.resources import prepare_rank, return_free_memory, share_cores
 from seele_verl.data_only import reading_data_only
 from seele_verl.runs.card import count_parameters
 from seele_verl.runs.checkpoints import (
@@ -192,6 +192,9 @@ def main() -> None:
     config: Any = OmegaConf.load(options.run / "resolved.yaml")
     if config.trainer.device == "cpu":
         prepare_rank(config.trainer.n_gpus_per_node)
+    elif config.actor_rollout_ref.actor.fsdp_config.offload_policy:
+        # The optimizer runs on the host, where torchrun gives each process one core.
+        share_cores(config.trainer.n_gpus_per_node)
     sft_config = verl_sft_config(
         config,
         verl_folder=verl_config_folder(),
