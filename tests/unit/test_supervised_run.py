@@ -6,7 +6,8 @@ import io
 import json
 import shutil
 import zipfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,7 +31,7 @@ from seele_verl.runs.checkpoints import last_complete_step, saved_steps
 from seele_verl.runs.log import RunLog, tracking_variables
 from seele_verl.runs.progress import format_step
 from seele_verl.runs.resume import find_start
-from seele_verl.runs.stages import describe_stages, problems_of_stage, stages
+from seele_verl.runs.stages import check_stages, describe_stages, problems_of_stage, stages
 from seele_verl.runs.stopping import ASKED, RunStopped
 from seele_verl.runs.undo import let_go
 from seele_verl.sft.run import due_models, supervised_steps, train_supervised
@@ -110,6 +111,28 @@ def test_settings_that_mean_nothing_are_refused_before_anything_starts(configure
     config, settings = configure("sft", override)
     with pytest.raises(ConfigError, match=message):
         list(stages(config, settings))
+
+
+def test_a_model_with_code_of_its_own_is_trained_where_nothing_is_validated(
+    configure, tmp_path, model, monkeypatch
+):
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    own = shutil.copytree(model, tmp_path / "own")
+    (own / "own.py").write_text(
+        "from transformers import Qwen2Config\n\n\nclass OwnConfig(Qwen2Config):\n    model_type = 'own'\n"
+    )
+    written = json.loads((own / "config.json").read_text())
+    code = {"model_type": "own", "auto_map": {"AutoConfig": "own.OwnConfig"}}
+    (own / "config.json").write_text(json.dumps(written | code))
+    model_of = "actor_rollout_ref.model"
+    trusted = (f"{model_of}.path={own}", f"{model_of}.trust_remote_code=true")
+    for validates in ("trainer.test_freq=-1", "trainer.val_before_train=false"):
+        with pytest.raises(ConfigError, match=r"own needs code of its own, .*set trainer.test_freq=-1 and"):
+            next(stages(*configure("sft", *trusted, validates)))
+    assert next(stages(*configure("sft", *trusted, "trainer.test_freq=-1", "trainer.val_before_train=false")))
+    missing = configure("sft", f"{model_of}.path=no/model")
+    [(_, found)] = check_stages(*missing, machine=partial(suppress, ConfigError))
+    assert not found.has_model
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ from seele_verl.rollout_cache import check_rollout_cache
 from seele_verl.runs.overlong import Kept, keep_problems
 from seele_verl.runs.resume import check_checkpoint
 from seele_verl.settings import planned_steps, read_settings, sequence_parallel_size
-from seele_verl.sft.preflight import check_supervised
+from seele_verl.sft.preflight import check_supervised, check_validated_model
 
 # verl sets no value for this key; it belongs to a reward model, which is off.
 MISSING_IN_VERL = {"reward.reward_model.rollout.name"}
@@ -146,6 +146,8 @@ def check_run(config: DictConfig, overrides: Sequence[str], *, machine: Machine 
         tokenizer = load_tokenizer(config)
     if tokenizer is not None:
         check_model(config, overrides, seele, tokenizer)
+        if supervised:
+            check_validated_model(config)
     if tokenizer is not None or config.actor_rollout_ref.model.path in HUB_NAMES:
         with machine():
             check_memory(config, seele, supervised=supervised, num_problems=len(training))

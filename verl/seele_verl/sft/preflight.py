@@ -8,6 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 from seele.config import SeeleConfig
 from seele.errors import ConfigError, DataError
 from seele.records import Instance
+from seele_verl.model_config import read_model_config
 
 VERL_SETTINGS_OF_ROLLOUTS = (
     "algorithm.filter_groups.enable",
@@ -40,6 +41,19 @@ def check_supervised(
                 f"{path}: problem {instance.instance_id!r} has no worked solution to train on; remove it or "
                 "give it steps"
             )
+
+
+def check_validated_model(config: DictConfig) -> None:
+    """Raise ``ConfigError`` if the run's validation, which executes no code of a model, cannot load it."""
+    model, trainer = config.actor_rollout_ref.model, config.trainer
+    if trainer.test_freq <= 0 and not trainer.val_before_train:
+        return
+    if type(read_model_config(config)).__module__.startswith("transformers_modules."):
+        raise ConfigError(
+            f"actor_rollout_ref.model.path: {model.path} needs code of its own, which the validation of "
+            "supervised training does not execute; set trainer.test_freq=-1 and "
+            "trainer.val_before_train=false"
+        )
 
 
 def _check_settings(config: DictConfig, seele: SeeleConfig) -> None:
