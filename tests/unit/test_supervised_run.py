@@ -73,6 +73,10 @@ def test_epochs_decide_how_long_a_run_is_and_the_number_of_steps_bounds_it(confi
     assert supervised_steps(config, preflight) == 5
 
 
+FIXED = "actor_rollout_ref.actor.use_dynamic_bsz=false"
+MICRO_BATCH = "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu"
+SHARED_SEQUENCES = "actor_rollout_ref.actor.ulysses_sequence_parallel_size=2 seele.packed_updates=false"
+
 SFT_ERRORS = [
     ("seele.hints.controller=paper", "method sft trains without hints"),
     ("seele.imitation.coefficient=0.1", "has no hint tokens to imitate"),
@@ -100,6 +104,13 @@ SFT_ERRORS = [
     ("trainer.val_only=true", "trainer.val_only: a supervised run is validated only after its training"),
     ("trainer.nnodes=2", "trainer.nnodes: supervised training runs on one node"),
     ("trainer.n_gpus_per_node=3", "must be a multiple of the 3 training ranks, got 4"),
+    (
+        f"trainer.n_gpus_per_node=3 {SHARED_SEQUENCES}",
+        "trainer.n_gpus_per_node: got 3, must be a multiple of the 2 GPUs that share a sequence",
+    ),
+    (f"trainer.n_gpus_per_node=6 {SHARED_SEQUENCES}", "must be a multiple of the 3 training ranks, got 4"),
+    (FIXED, "ppo_micro_batch_size_per_gpu: got None, must divide the 4 problems of a rank's step"),
+    (f"{FIXED} {MICRO_BATCH}=3", "ppo_micro_batch_size_per_gpu: got 3, must divide the 4 problems"),
     ("trainer.save_freq=4", r"trainer.test_freq \(10\) must be a multiple of seele.sft.save_freq \(4\)"),
     ("actor_rollout_ref.rollout.val_kwargs.top_p=0.9", "validated without top_p and top_k"),
     ("actor_rollout_ref.actor.ppo_max_token_len_per_gpu=100", "must hold data.max_prompt_length plus"),
@@ -108,9 +119,15 @@ SFT_ERRORS = [
 
 @pytest.mark.parametrize(("override", "message"), SFT_ERRORS, ids=[override for override, _ in SFT_ERRORS])
 def test_settings_that_mean_nothing_are_refused_before_anything_starts(configure, override, message):
-    config, settings = configure("sft", override)
+    config, settings = configure("sft", *override.split())
     with pytest.raises(ConfigError, match=message):
         list(stages(config, settings))
+
+
+def test_gpus_that_share_sequences_and_fixed_micro_batches_divide_a_step(configure):
+    gpus = ("trainer.n_gpus_per_node=4", "seele.sft.batch_size=2", *SHARED_SEQUENCES.split())
+    assert next(stages(*configure("sft", *gpus)))
+    assert next(stages(*configure("sft", FIXED, f"{MICRO_BATCH}=2")))
 
 
 def test_a_model_with_code_of_its_own_is_trained_where_nothing_is_validated(

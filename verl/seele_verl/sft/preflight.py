@@ -9,6 +9,7 @@ from seele.config import SeeleConfig
 from seele.errors import ConfigError, DataError
 from seele.records import Instance
 from seele_verl.model_config import read_model_config
+from seele_verl.settings import sequence_parallel_size
 
 VERL_SETTINGS_OF_ROLLOUTS = (
     "algorithm.filter_groups.enable",
@@ -25,8 +26,8 @@ def check_supervised(
     """Check batches, validation and solutions.
 
     Raises:
-        ConfigError: The ranks do not divide the batch, there is more than one node, checkpoints do not match
-            the validation, or the validation does not support a decoding setting.
+        ConfigError: The ranks or micro-batches do not divide the batch, there is more than one node,
+            checkpoints do not match the validation, or the validation does not support a decoding setting.
         DataError: There are fewer problems than one step needs, or a problem has no solution.
     """
     _check_settings(config, seele)
@@ -65,11 +66,7 @@ def _check_settings(config: DictConfig, seele: SeeleConfig) -> None:
         raise ConfigError(
             f"trainer.nnodes: supervised training runs on one node, got {trainer.nnodes}; allowed is 1"
         )
-    if seele.sft.batch_size % trainer.n_gpus_per_node:
-        raise ConfigError(
-            f"data.train_batch_size (sft_rl: seele.sft.batch_size) must be a multiple of the "
-            f"{trainer.n_gpus_per_node} training ranks, got {seele.sft.batch_size}"
-        )
+    _check_batches(config, seele.sft.batch_size)
     every = seele.sft.save_freq
     if trainer.test_freq > 0 and every is not None and (every <= 0 or trainer.test_freq % every):
         raise ConfigError(
@@ -80,4 +77,29 @@ def _check_settings(config: DictConfig, seele: SeeleConfig) -> None:
         raise ConfigError(
             "actor_rollout_ref.rollout.val_kwargs: supervised training is validated without top_p and top_k, "
             f"got {decoding.top_p} and {decoding.top_k}; allowed are 1 and -1"
+        )
+
+
+def _check_batches(config: DictConfig, batch_size: int) -> None:
+    """Raise ``ConfigError`` unless ranks and fixed micro-batches divide a step's problems. GPUs that share
+    sequences are one rank.
+    """
+    actor, gpus = config.actor_rollout_ref.actor, config.trainer.n_gpus_per_node
+    size = sequence_parallel_size(actor)
+    if gpus % size:
+        raise ConfigError(
+            f"trainer.n_gpus_per_node: got {gpus}, must be a multiple of the {size} GPUs that share a "
+            "sequence (actor_rollout_ref.actor.ulysses_sequence_parallel_size)"
+        )
+    ranks = gpus // size
+    if batch_size % ranks:
+        raise ConfigError(
+            f"data.train_batch_size (sft_rl: seele.sft.batch_size) must be a multiple of the "
+            f"{ranks} training ranks, got {batch_size}"
+        )
+    rows, fixed = batch_size // ranks, actor.ppo_micro_batch_size_per_gpu
+    if not actor.use_dynamic_bsz and (not isinstance(fixed, int) or fixed < 1 or rows % fixed):
+        raise ConfigError(
+            f"actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu: got {fixed}, must divide the {rows} "
+            "problems of a rank's step; or set actor_rollout_ref.actor.use_dynamic_bsz=true"
         )
