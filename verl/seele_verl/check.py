@@ -1,4 +1,5 @@
-"""Checks a training command without starting it: all that ``seele train`` checks before Ray starts.
+"""Checks a training command without starting it: all that ``seele train`` checks before Ray starts, except
+verl's own check of its settings.
 
     seele check method=seele hardware=gpu8 [overrides] [--config-dir FOLDER]
 
