@@ -7,7 +7,7 @@ are indices into the training data.
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -21,6 +21,16 @@ from seele.records import Origin, Rollout, State, Success, Visit
 
 MAX_PASSES = 10
 """Passes that a step may make over all problems, to find groups with signal, before it gives up."""
+OTHER_PROBLEMS = (
+    "within the limits on lengths, data.train_files have different problems than when it was saved, or the "
+    "same in another order; resume with the files and limits that the checkpoint was trained with, or start "
+    "a new run folder"
+)
+
+
+def problems_sha256(instance_ids: Iterable[str]) -> str:
+    """Return a digest of problems and their order, by which a checkpoint knows those it was trained on."""
+    return hashlib.sha256(json.dumps(list(instance_ids)).encode()).hexdigest()
 
 
 class StepPlanner:
@@ -49,7 +59,7 @@ class StepPlanner:
         self._replays, self._replays_visited = replays, replays_visited
         self._settings = settings
         self._num_problems = len(rows)
-        self._problems_sha256 = hashlib.sha256(json.dumps(list(instance_ids)).encode()).hexdigest()
+        self._problems_sha256 = problems_sha256(instance_ids)
         self._batch_size = batch_size
         self._curriculum = build_curriculum(settings.curriculum, rows, seed=settings.seed)
         self._selection = build_selection(settings.selection, seed=settings.seed)
@@ -194,11 +204,7 @@ class StepPlanner:
         """
         # States saved before the key existed lack it.
         if state.get("problems_sha256", self._problems_sha256) != self._problems_sha256:
-            raise CheckpointError(
-                "saved state: data.train_files have different problems than when it was saved, or the same "
-                "in another order; resume with the files that the checkpoint was trained on, or start a new "
-                "run folder"
-            )
+            raise CheckpointError(f"saved state: {OTHER_PROBLEMS}")
         for name, part in self._parts().items():
             part.load_state_dict(state.get(name, {}))
 

@@ -59,17 +59,19 @@ def test_the_data_set_is_called_with_the_names_that_ours_has():
 
 
 def test_a_checkpoint_of_a_supervised_run_that_only_its_age_caused_goes_after_the_next(tmp_path, monkeypatch):
-    from seele_verl.runs.checkpoints import saved_steps, step_folder
+    from seele_verl.runs.checkpoints import load_part, saved_steps, step_folder
     from seele_verl.sft.trainer import SupervisedTrainer
 
     trainer = object.__new__(SupervisedTrainer)
-    trainer.ckpt_handler = SimpleNamespace(save_checkpoint=lambda step: step_folder(tmp_path, step).mkdir())
+    trainer.ckpt_handler = SimpleNamespace(save_checkpoint=lambda step: None)
+    trainer.train_dataset = SimpleNamespace(problems_sha256="theirs")
     trainer._run, trainer.rank, trainer._save_freq, trainer.total_training_steps = tmp_path, 0, 4, 20
     monkeypatch.setattr(sft_trainer.SFTTrainer, "_build_ckpt_handler", lambda self: None)
     trainer._build_ckpt_handler()
     for step in (4, 5, 8, 10):
         trainer.ckpt_handler.save_checkpoint(step)
     assert saved_steps(tmp_path) == [4, 8, 10]
+    assert load_part(step_folder(tmp_path, 8), "problems") == {"sha256": "theirs"}
 
 
 def test_a_run_goes_on_at_its_checkpoints_step_whatever_the_folders_above_are_called(monkeypatch):

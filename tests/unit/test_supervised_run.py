@@ -20,20 +20,21 @@ from omegaconf import DictConfig, OmegaConf
 
 from helpers import runs
 from seele.data.storage.schema import read_problem_files, read_problems, write_problems
-from seele.errors import ConfigError, DataError
+from seele.errors import CheckpointError, ConfigError, DataError
 from seele.records import Instance
 from seele_verl import train
 from seele_verl.changes import with_changes
 from seele_verl.merge import merge_checkpoint
 from seele_verl.runs import card
 from seele_verl.runs.card import describe_changes, describe_command, describe_cost, own_files_sha256
-from seele_verl.runs.checkpoints import last_complete_step, saved_steps
+from seele_verl.runs.checkpoints import last_complete_step, save_part, saved_steps
 from seele_verl.runs.log import RunLog, tracking_variables
 from seele_verl.runs.progress import format_step
 from seele_verl.runs.resume import find_start
 from seele_verl.runs.stages import check_stages, describe_stages, problems_of_stage, stages
 from seele_verl.runs.stopping import ASKED, RunStopped
 from seele_verl.runs.undo import let_go
+from seele_verl.sft.dataset import SolutionDataset
 from seele_verl.sft.run import due_models, supervised_steps, train_supervised
 from seele_verl.train import compose
 
@@ -150,6 +151,22 @@ def test_a_model_with_code_of_its_own_is_trained_where_nothing_is_validated(
     missing = configure("sft", f"{model_of}.path=no/model")
     [(_, found)] = check_stages(*missing, machine=partial(suppress, ConfigError))
     assert not found.has_model
+
+
+def test_a_supervised_run_goes_on_with_the_problems_of_its_checkpoint(configure, tmp_path):
+    config, settings = configure("sft")
+    checkpoint = tmp_path / "run" / "global_step_3"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / SHARD).touch()
+    (tmp_path / "run" / "latest_checkpointed_iteration.txt").write_text("3")
+    assert next(stages(config, settings)), "a checkpoint of an older release does not tell its problems"
+    dataset = SolutionDataset([f"{tmp_path}/train.parquet"], None, SimpleNamespace(template="plain"))
+    save_part(checkpoint, "problems", {"sha256": dataset.problems_sha256})
+    assert next(stages(config, settings))
+    for others in ([problem(i) for i in range(20)], [problem(i) for i in reversed(range(24))]):
+        with pytest.raises(CheckpointError, match=r"global_step_3: .* data.train_files have different pro"):
+            next(stages(*configure("sft", train=others)))
+    assert next(stages(*configure("sft", "trainer.resume_mode=disable", train=others)))
 
 
 @pytest.mark.parametrize(

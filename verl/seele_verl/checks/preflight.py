@@ -47,7 +47,7 @@ from seele_verl.rollout_cache import check_rollout_cache
 from seele_verl.runs.overlong import Kept, keep_problems
 from seele_verl.runs.resume import check_checkpoint
 from seele_verl.settings import planned_steps, read_settings, sequence_parallel_size
-from seele_verl.sft.preflight import check_supervised, check_validated_model
+from seele_verl.sft.preflight import check_same_problems, check_supervised, check_validated_model
 
 # verl sets no value for this key; it belongs to a reward model, which is off.
 MISSING_IN_VERL = {"reward.reward_model.rollout.name"}
@@ -99,6 +99,7 @@ def check_run(config: DictConfig, overrides: Sequence[str], *, machine: Machine 
             folder cannot be written to.
         DataError: A data file is missing or broken, too few problems fit the length limits, or no problem
             has what the method learns from.
+        CheckpointError: A supervised run would resume with other problems.
     """
     seele = check_settings(config, overrides)
     supervised = check_method(seele).is_supervised
@@ -169,6 +170,8 @@ def check_run(config: DictConfig, overrides: Sequence[str], *, machine: Machine 
             needed=seele.sft.batch_size if supervised else begun,
             supervised=supervised,
         )
+        if supervised:
+            check_same_problems(config, kept.training)
     check_hints(seele, kept.training)
     if not supervised:
         # A schedule may need the number of steps, which epochs leave open until here.

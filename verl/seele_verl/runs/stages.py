@@ -113,7 +113,7 @@ def check_stages(
         machine: As in ``check_run``.
 
     Raises:
-        ConfigError, DataError: One of the stages could not start.
+        ConfigError, DataError, CheckpointError: One of the stages could not start.
     """
     if not has_two_stages(config):
         checked = check_run(config, overrides, machine=machine)
@@ -152,7 +152,8 @@ def stages(
     """Yield ``check_stages``. Until the iteration ends, no other process can run in the folder.
 
     Raises:
-        ConfigError, DataError: One of the stages could not start; raised before the folder changes.
+        ConfigError, DataError, CheckpointError: One of the stages could not start; raised before the folder
+            changes.
     """
     *firsts, (last, checked) = check_stages(config, overrides)
     run = Path(config.trainer.default_local_dir).resolve()

@@ -12,6 +12,7 @@ import torch
 from torch.utils.data import Dataset
 
 from seele.curriculum import UniformCurriculum
+from seele.curriculum.planner import problems_sha256
 from seele.data.overlong import read_fitting_problems
 from seele.records import Chat
 from seele.rollout.solutions import encode_problem
@@ -36,6 +37,8 @@ class SolutionDataset(Dataset[dict[str, torch.Tensor]]):
         record: str | None = getattr(config, "overlong_record", None)
         kept = read_fitting_problems(parquet_files, max_samples, record)
         self._problems = [problem.instance for problem in kept]
+        self.problems_sha256 = problems_sha256(each.instance_id for each in self._problems)
+        """Digest of the problems that are kept, and of their order."""
         # Longer solutions are cut, and then have no end-of-text token.
         self._max_response_tokens: int | None = getattr(config, "max_response_tokens", None)
         self._tokenizer = tokenizer

@@ -6,9 +6,13 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from seele.config import SeeleConfig
-from seele.errors import ConfigError, DataError
+from seele.curriculum.planner import OTHER_PROBLEMS, problems_sha256
+from seele.data.overlong import Problem
+from seele.errors import CheckpointError, ConfigError, DataError
 from seele.records import Instance
 from seele_verl.model_config import read_model_config
+from seele_verl.runs.checkpoints import load_part
+from seele_verl.runs.resume import checkpoint_to_resume, find_start
 from seele_verl.settings import sequence_parallel_size
 
 VERL_SETTINGS_OF_ROLLOUTS = (
@@ -55,6 +59,21 @@ def check_validated_model(config: DictConfig) -> None:
             "supervised training does not execute; set trainer.test_freq=-1 and "
             "trainer.val_before_train=false"
         )
+
+
+def check_same_problems(config: DictConfig, problems: Sequence[Problem]) -> None:
+    """Check that a run resumes with the problems of its checkpoint; older checkpoints do not tell.
+
+    Raises:
+        CheckpointError: It was trained on others, or on the same in another order.
+    """
+    step = find_start(config)
+    if step is None:
+        return
+    checkpoint = checkpoint_to_resume(config, step)
+    own = problems_sha256(problem.instance.instance_id for problem in problems)
+    if load_part(checkpoint, "problems", otherwise={}).get("sha256", own) != own:
+        raise CheckpointError(f"{checkpoint}: {OTHER_PROBLEMS}")
 
 
 def _check_settings(config: DictConfig, seele: SeeleConfig) -> None:

@@ -35,6 +35,7 @@ from seele_verl.runs.checkpoints import (
     drop_passing_checkpoints,
     mark_passing,
     recording_files,
+    save_part,
     step_folder,
     step_of,
 )
@@ -80,14 +81,17 @@ class SupervisedTrainer(sft_trainer.SFTTrainer):  # type: ignore[misc]
         save = self.ckpt_handler.save_checkpoint
 
         def save_and_record(step: int) -> None:
+            folder = step_folder(self._run, step)
             # verl ends with a barrier, so that all ranks have written.
-            with recording_files(step_folder(self._run, step)) if self.rank == 0 else nullcontext():
+            with recording_files(folder) if self.rank == 0 else nullcontext():
+                if self.rank == 0:
+                    save_part(folder, "problems", {"sha256": self.train_dataset.problems_sha256})
                 save(step)
             if self.rank == 0:
                 drop_passing_checkpoints(self._run, newest=step)
                 on_schedule = self._save_freq > 0 and step % self._save_freq == 0
                 if not on_schedule and step < self.total_training_steps:
-                    mark_passing(step_folder(self._run, step))
+                    mark_passing(folder)
             self._saved_at = time.monotonic()
 
         self.ckpt_handler.save_checkpoint = save_and_record
