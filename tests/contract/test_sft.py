@@ -65,12 +65,17 @@ def test_a_checkpoint_of_a_supervised_run_that_only_its_age_caused_goes_after_th
     trainer = object.__new__(SupervisedTrainer)
     trainer.ckpt_handler = SimpleNamespace(save_checkpoint=lambda step: None)
     trainer.train_dataset = SimpleNamespace(problems_sha256="theirs")
-    trainer._run, trainer.rank, trainer._save_freq, trainer.total_training_steps = tmp_path, 0, 4, 20
+    trainer._run, trainer.rank, trainer._save_freq, trainer._last_step = tmp_path, 0, 4, 20
     monkeypatch.setattr(sft_trainer.SFTTrainer, "_build_ckpt_handler", lambda self: None)
     trainer._build_ckpt_handler()
     for step in (4, 5, 8, 10):
         trainer.ckpt_handler.save_checkpoint(step)
     assert saved_steps(tmp_path) == [4, 8, 10]
+    # Step 10 was the last one before the run was asked to stop; it goes on.
+    trainer.total_training_steps = 10
+    for step in (10, 11, 20):
+        trainer.ckpt_handler.save_checkpoint(step)
+    assert saved_steps(tmp_path) == [4, 8, 20]
     assert load_part(step_folder(tmp_path, 8), "problems") == {"sha256": "theirs"}
 
 

@@ -67,6 +67,7 @@ class SupervisedTrainer(sft_trainer.SFTTrainer):  # type: ignore[misc]
     def __init__(self, config: DictConfig) -> None:
         self._run = Path(config.trainer.default_local_dir)
         super().__init__(config)
+        self._last_step = self.total_training_steps
         if config.trainer.resume_from_path is not None:
             # verl takes the first step that the path names, which may be that of a folder above.
             self.resume_global_step = step_of(Path(config.trainer.resume_from_path))
@@ -90,7 +91,7 @@ class SupervisedTrainer(sft_trainer.SFTTrainer):  # type: ignore[misc]
             if self.rank == 0:
                 drop_passing_checkpoints(self._run, newest=step)
                 on_schedule = self._save_freq > 0 and step % self._save_freq == 0
-                if not on_schedule and step < self.total_training_steps:
+                if not on_schedule and step < self._last_step:
                     mark_passing(folder)
             self._saved_at = time.monotonic()
 
