@@ -381,6 +381,11 @@ def test_a_first_stage_with_problems_of_its_own(configure, tmp_path):
     assert [each.instance_id for each, _ in rest] == [f"p-{i}" for i in range(24)]
     with pytest.raises(ConfigError, match="has divided other problems, or divided them differently"):
         next(stages(*configure("sft_rl")))
+    # A limit is the second stage's.
+    limit = ("data.train_max_samples=4", f"trainer.default_local_dir={tmp_path}/limited")
+    _, preflight = next(stages(*configure("sft_rl", *setting, *limit)))
+    assert preflight.num_problems == 6
+    assert len(read_problem_files(problems_of_stage(tmp_path / "limited" / "problems", "rl"))) == 4
 
 
 def test_a_share_that_leaves_a_stage_without_problems_is_refused(configure):

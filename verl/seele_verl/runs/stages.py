@@ -269,6 +269,7 @@ def _first_stage(config: DictConfig, run: Path, problems: Path) -> DictConfig:
         "seele.sft.share": 1.0,
         "seele.sft.train_files": [],
         "data.train_files": problems_of_stage(problems, SFT),
+        "data.train_max_samples": -1,  # the division has applied it
         "trainer.default_local_dir": str(run / SFT),
         "trainer.total_training_steps": None,
         "trainer.nnodes": 1,
