@@ -388,6 +388,18 @@ def test_a_first_stage_with_problems_of_its_own(configure, tmp_path):
     assert len(read_problem_files(problems_of_stage(tmp_path / "limited" / "problems", "rl"))) == 4
 
 
+def test_the_second_stage_alone_is_profiled(configure):
+    profile = ("global_profiler.tool=torch", "global_profiler.steps=[3]")
+    part = "actor_rollout_ref.actor.profiler.enable"
+    config, settings = configure("sft_rl", *profile, f"{part}=true", "seele.sft.batch_size=2")
+    (first, _), (second, _) = check_stages(config, settings)
+    profiled = [
+        (stage.global_profiler.tool, stage.global_profiler.steps, OmegaConf.select(stage, part))
+        for stage in (first, second)
+    ]
+    assert profiled == [(None, None, False), ("torch", [3], True)]
+
+
 def test_a_share_that_leaves_a_stage_without_problems_is_refused(configure):
     for override, error, message in (
         ("seele.sft.share=1.0", ConfigError, "leaves no problems for its RL stage"),

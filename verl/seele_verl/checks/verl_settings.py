@@ -173,15 +173,17 @@ def _check_values(config: DictConfig, allowed: Mapping[str, _Allowed]) -> None:
 
 
 TOOLS = ("torch", "torch_memory", "nsys")
+PROFILED = (
+    *(f"actor_rollout_ref.{part}.profiler.enable" for part in ("actor", "ref", "rollout")),
+    "critic.profiler.enable",
+)
+"""Switches of the parts that can be profiled."""
 
 
 def check_profiler(config: DictConfig, *, supervised: bool) -> None:
     """Raise ``ConfigError`` where a requested part would not be profiled, or the tool is missing."""
     tool, steps = config.global_profiler.tool, config.global_profiler.steps
-    model = config.actor_rollout_ref
-    enabled = [
-        part for part in (model.actor, model.ref, model.rollout, config.critic) if part.profiler.enable
-    ]
+    enabled = [part for part in PROFILED if OmegaConf.select(config, part)]
     if tool is None and not steps and not enabled:
         return
     if supervised:

@@ -34,7 +34,7 @@ from seele.methods.method import SETTINGS_OF_ROLLOUTS
 from seele.report.run_folder import FIRST_STAGE, MERGED
 from seele_verl.changes import with_changes
 from seele_verl.checks.preflight import Machine, Preflight, check_run
-from seele_verl.checks.verl_settings import check_verl_settings
+from seele_verl.checks.verl_settings import PROFILED, check_verl_settings
 from seele_verl.merge import merge_checkpoint
 from seele_verl.runs.card import read_run_card
 from seele_verl.runs.checkpoints import check_not_among_later
@@ -270,13 +270,16 @@ def _first_stage(config: DictConfig, run: Path, problems: Path) -> DictConfig:
         "seele.sft.train_files": [],
         "data.train_files": problems_of_stage(problems, SFT),
         "data.train_max_samples": -1,  # the division has applied it
+        "global_profiler.tool": None,
+        "global_profiler.steps": None,
         "trainer.default_local_dir": str(run / SFT),
         "trainer.total_training_steps": None,
         "trainer.nnodes": 1,
     }
     changes |= {f"seele.{name}": off for name, off in SETTINGS_OF_ROLLOUTS.items()}
     changes["seele.off_policy"] = asdict(OffPolicyConfig())
-    changes |= {name: False for name in VERL_SETTINGS_OF_ROLLOUTS if OmegaConf.select(config, name)}
+    switches = (*VERL_SETTINGS_OF_ROLLOUTS, *PROFILED)
+    changes |= {name: False for name in switches if OmegaConf.select(config, name)}
     if config.trainer.resume_mode == "resume_path":
         # The path is a checkpoint of the second stage.
         changes |= {"trainer.resume_mode": "auto", "trainer.resume_from_path": None}
