@@ -360,8 +360,8 @@ class Plan:
     """Rollouts per step."""
     checkpoints: int = 0
     """Largest number of checkpoints on disk at a time, including the one being written."""
-    saves_whole_model: bool = False
-    """True if a checkpoint also holds a whole model, as in supervised training."""
+    whole_models: int = 0
+    """Largest number of whole models beside them: one in each supervised checkpoint, and a merged one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -496,7 +496,7 @@ def _host_phases(plan: Plan) -> dict[str, dict[str, float]]:
             steps[f"{owner}'s gradients"] = model.gradients * of_node
     if plan.engine is not None and plan.engine.keeps_copy:
         steps["engine's weights in sleep"] = plan.engine.weights * of_node
-    if plan.saves_whole_model:
+    if plan.engine is None:
         steps["whole model for a checkpoint"] = 4.0 * shape.parameters
     steps["rollouts of a step"] = 2.0 * ROW_BYTES * plan.rollouts * plan.update.longest
     return {"loading": common | {"weights in fp32": loading}, "steps": steps}
@@ -522,14 +522,14 @@ def _without_gpus(plan: Plan) -> dict[str, float]:
 
 
 def _disk(plan: Plan) -> dict[str, float]:
-    """Parts of checkpoints: weights and moments in fp32, 12 bytes per parameter, and 4 for a whole model."""
+    """Weights and moments in fp32, 12 bytes per parameter and checkpoint, and 4 for each whole model."""
     models = {"policy": plan.policy} | ({"critic": plan.critic} if plan.critic else {})
     parts = {
         name: plan.checkpoints * (4.0 * model.parameters + 8.0 * model.trained_parameters)
         for name, model in models.items()
     }
-    if plan.saves_whole_model:
-        parts["whole models"] = plan.checkpoints * 4.0 * plan.policy.parameters
+    if plan.whole_models:
+        parts["whole models"] = plan.whole_models * 4.0 * plan.policy.parameters
     return parts
 
 

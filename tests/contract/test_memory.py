@@ -266,6 +266,24 @@ def test_all_checkpoints_of_the_planned_steps_are_counted_where_all_are_kept(com
     assert counted(True, minutes=30) == counted(True) + 1
 
 
+def test_checkpoints_of_a_supervised_run_are_counted_by_epochs_or_by_steps(composed: Compose) -> None:
+    shape = SHAPES[HUB_NAMES["Qwen/Qwen2.5-7B"]]
+    epochs = {"seele.sft.epochs": 2, "seele.sft.batch_size": 8}
+
+    def counted(save_freq: int | None, *, bound: int | None = None, problems: int = 81) -> int:
+        own = {"seele.sft.save_freq": save_freq, "trainer.total_training_steps": bound}
+        config = with_changes(composed("recipe=luffy_sft_qwen2.5-math-7b"), epochs | own)
+        settings = read_settings(config)
+        plan = memory.plan_of(config, settings, shape, card=GIB, supervised=True, num_problems=problems)
+        assert plan.whole_models == plan.checkpoints
+        return plan.checkpoints
+
+    # 2 * 81 // 8 are 20 steps.
+    assert [counted(every) for every in (3, None, -1)] == [7, 2, 1]
+    assert counted(3, bound=10) == 4
+    assert counted(3, problems=0) == 2
+
+
 # The engine's arguments and verl's own classes
 
 

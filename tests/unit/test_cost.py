@@ -706,8 +706,9 @@ def test_host_memory_of_a_node_holds_its_share_of_what_is_offloaded() -> None:
 
 def test_checkpoints_hold_twelve_bytes_a_parameter_and_sixteen_with_a_whole_model() -> None:
     assert parts_of(PLAN, "checkpoints") == {"policy": 3 * 12 * PARAMETERS}
-    supervised = dataclasses.replace(PLAN, engine=None, saves_whole_model=True)
+    supervised = dataclasses.replace(PLAN, engine=None, whole_models=3)
     assert sum(parts_of(supervised, "checkpoints").values()) == 3 * 16 * PARAMETERS
+    assert parts_of(supervised, "steps")["whole model for a checkpoint"] == 4 * PARAMETERS
 
 
 def test_a_critic_trains_beside_the_policy() -> None:

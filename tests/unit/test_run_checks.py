@@ -651,6 +651,25 @@ def test_checkpoints_that_are_there_take_no_more_of_the_disk(tmp_path, supervise
     assert counted() == 1
 
 
+def test_what_a_first_stage_has_left_takes_no_more_of_the_disk(tmp_path):
+    kept = ("trainer.max_actor_ckpt_to_keep=2", "seele.sft.epochs=3")
+    config = compose(["recipe=luffy_sft_rl_qwen2.5-math-7b", f"trainer.default_local_dir={tmp_path}", *kept])
+    settings, shape = read_settings(config), SHAPES[HUB_NAMES["Qwen/Qwen2.5-7B"]]
+
+    def counted() -> tuple[int, int]:
+        plan = memory.plan_of(config, settings, shape, card=0.0, supervised=False, num_problems=80)
+        return plan.checkpoints, plan.whole_models
+
+    # Three of the second stage, two of the first, and whole models in these and merged.
+    assert counted() == (5, 3)
+    step_folder(tmp_path / "sft", 10).mkdir(parents=True)
+    assert counted() == (4, 2)
+    (tmp_path / "sft" / "run_card.json").write_text('{"status": "finished"}')
+    assert counted() == (3, 1)
+    (tmp_path / "sft" / "merged").mkdir()
+    assert counted() == (3, 0)
+
+
 def test_a_command_that_is_given_again_goes_on_without_a_supervisor_too(tmp_path, monkeypatch):
     step_folder(tmp_path, 4).mkdir()
     (tmp_path / TRACKER).write_text("4")

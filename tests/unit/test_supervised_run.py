@@ -34,8 +34,9 @@ from seele_verl.runs.resume import find_start
 from seele_verl.runs.stages import check_stages, describe_stages, problems_of_stage, stages
 from seele_verl.runs.stopping import ASKED, RunStopped
 from seele_verl.runs.undo import let_go
+from seele_verl.settings import supervised_steps
 from seele_verl.sft.dataset import SolutionDataset
-from seele_verl.sft.run import due_models, supervised_steps, train_supervised
+from seele_verl.sft.run import due_models, train_supervised
 from seele_verl.train import compose
 
 
@@ -69,9 +70,9 @@ def configure(tmp_path, model):
 def test_epochs_decide_how_long_a_run_is_and_the_number_of_steps_bounds_it(configure):
     config, settings = configure("sft", "trainer.total_training_steps=null")
     ((config, preflight),) = stages(config, settings)
-    assert supervised_steps(config, preflight) == 3 * 24 // 4
+    assert supervised_steps(config, preflight.num_problems) == 3 * 24 // 4
     config.trainer.total_training_steps = 5
-    assert supervised_steps(config, preflight) == 5
+    assert supervised_steps(config, preflight.num_problems) == 5
 
 
 FIXED = "actor_rollout_ref.actor.use_dynamic_bsz=false"

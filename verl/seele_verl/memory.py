@@ -38,7 +38,7 @@ from seele.maths.model_shapes import HUB_NAMES, SHAPES, ModelShape
 from seele.maths.tables import markdown_table
 from seele.methods import METHODS
 from seele.methods.sources import build_source
-from seele.report.run_folder import FIRST_STAGE
+from seele.report.run_folder import FIRST_STAGE, MERGED
 from seele_verl import options
 from seele_verl.changes import with_changes
 from seele_verl.checks.cluster import LOCAL, cluster_address
@@ -46,7 +46,7 @@ from seele_verl.checks.command_line import check_job
 from seele_verl.checks.memory_changes import Change, advice, possible_changes, smallest_change
 from seele_verl.runs.card import read_run_card
 from seele_verl.runs.checkpoints import saved_steps
-from seele_verl.settings import planned_steps, read_settings, sequence_parallel_size
+from seele_verl.settings import planned_steps, read_settings, sequence_parallel_size, supervised_steps
 
 DENSE = ("llama", "mistral", "qwen2", "qwen3")
 """Model types whose parameters ``ModelShape`` counts."""
@@ -139,7 +139,7 @@ def plan_of(
         shape: The model's shape.
         card: Memory of a GPU in bytes, 0 for a run without GPUs.
         supervised: True if verl's SFT trainer runs.
-        num_problems: Number of training problems; 0 if unknown, where epochs count as no step.
+        num_problems: Number of training problems; 0 if unknown, where the epochs of RL count as no step.
     """
     section, trainer = config.actor_rollout_ref, config.trainer
     ranks = trainer.nnodes * trainer.n_gpus_per_node
@@ -147,14 +147,15 @@ def plan_of(
     if supervised:
         # verl's SFT trainer is told not to offload anything (sft/config.py).
         policy = dataclasses.replace(policy, param_offload=False, optimizer_offload=False)
+        checkpoints = _supervised_checkpoints(config, seele, num_problems)
         return Plan(
             card=card,
             ranks=ranks,
             ranks_per_node=trainer.n_gpus_per_node,
             policy=policy,
             update=_passes(config, section.actor, rows=seele.sft.batch_size, entropy=False),
-            checkpoints=_supervised_checkpoints(config, seele),
-            saves_whole_model=True,
+            checkpoints=checkpoints,
+            whole_models=checkpoints,
         )
     rollout = section.rollout
     actor_entropy = bool(section.actor.calculate_entropy or section.actor.entropy_coeff)
@@ -164,6 +165,7 @@ def plan_of(
     has_critic = METHODS[seele.method].has_critic
     rows = config.data.train_batch_size * rollout.n
     update_rows = section.actor.ppo_mini_batch_size * rollout.n
+    of_first_stage, whole_models = _left_by_first_stage(config, seele)
     return Plan(
         card=card,
         ranks=ranks,
@@ -189,8 +191,8 @@ def plan_of(
         engine=_engine(config, shape, has_adapters=bool(policy.lora_rank)),
         rollout_workers=math.ceil(rollout.agent.num_workers / trainer.nnodes),
         rollouts=rows,
-        checkpoints=_checkpoints(config, planned_steps(config, num_problems))
-        + _left_by_first_stage(config, seele),
+        checkpoints=_checkpoints(config, planned_steps(config, num_problems)) + of_first_stage,
+        whole_models=whole_models,
     )
 
 
@@ -356,24 +358,30 @@ def _checkpoints(config: DictConfig, steps: int) -> int:
     return _still_to_come(config, kept + 1)
 
 
-def _supervised_checkpoints(config: DictConfig, seele: SeeleConfig) -> int:
+def _supervised_checkpoints(config: DictConfig, seele: SeeleConfig, num_problems: int) -> int:
     """Return how many checkpoints may be on disk at once, not counting those that already exist. All are kept
-    until the last step: one per epoch, which is a lower bound where ``save_freq`` counts steps.
+    until the last step: one per epoch or ``save_freq``, of which the number of problems says how many.
     """
-    every = seele.sft.save_freq
-    kept = 1 if every is not None and every < 1 else seele.sft.epochs
+    every, kept = seele.sft.save_freq, seele.sft.epochs
+    if every is not None and every < 1:
+        kept = 1
+    elif every is not None and num_problems:
+        kept = math.ceil(supervised_steps(config, num_problems) / every)
     return _still_to_come(config, kept + (seele.save_every_minutes is not None))
 
 
-def _left_by_first_stage(config: DictConfig, seele: SeeleConfig) -> int:
-    """Return how many checkpoints a first stage that is still to come leaves beside those of the second."""
-    trainer = config.trainer
+def _left_by_first_stage(config: DictConfig, seele: SeeleConfig) -> tuple[int, int]:
+    """Return what a first stage leaves beside the checkpoints of the second, without what already exists: its
+    checkpoints, and whole models, which are one in each and the merged one.
+    """
+    trainer, epochs = config.trainer, seele.sft.epochs
     if not METHODS[seele.method].has_two_stages:
-        return 0
-    card = read_run_card(Path(trainer.default_local_dir) / FIRST_STAGE)
-    if trainer.resume_mode != "disable" and card.get("status") == "finished":
-        return 0
-    return min(trainer.max_actor_ckpt_to_keep or seele.sft.epochs, seele.sft.epochs)
+        return 0, 0
+    first = Path(trainer.default_local_dir) / FIRST_STAGE
+    left = max(0, min(trainer.max_actor_ckpt_to_keep or epochs, epochs) - len(saved_steps(first)))
+    if trainer.resume_mode != "disable" and read_run_card(first).get("status") == "finished":
+        left = 0
+    return left, left + (not (first / MERGED).exists())
 
 
 def _still_to_come(config: DictConfig, most: int) -> int:

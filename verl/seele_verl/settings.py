@@ -45,6 +45,15 @@ def planned_steps(config: DictConfig, num_problems: int) -> int:
     return config.trainer.total_training_steps or by_epochs
 
 
+def supervised_steps(config: DictConfig, num_problems: int) -> int:
+    """Return the steps of a supervised run: its epochs without a last partial batch, but at most
+    ``trainer.total_training_steps``.
+    """
+    sft, bound = config.seele.sft, config.trainer.total_training_steps
+    steps: int = sft.epochs * num_problems // sft.batch_size
+    return steps if bound is None else min(steps, bound)
+
+
 MOST_SEQUENCES = 512
 """vLLM captures CUDA graphs for batches up to this size (vllm/config/vllm.py,
 ``max_cudagraph_capture_size``); larger ones would run without.

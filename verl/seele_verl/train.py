@@ -72,8 +72,8 @@ from seele_verl.runs.supervision import (
 )
 from seele_verl.runs.terminal import outlive_terminal, terminal_apart_from
 from seele_verl.runs.undo import kept_until_training
-from seele_verl.settings import planned_steps
-from seele_verl.sft.run import supervised_steps, train_supervised
+from seele_verl.settings import planned_steps, supervised_steps
+from seele_verl.sft.run import train_supervised
 
 LOG = Path("logs") / "train.log"
 REASON_CHARS = 300
@@ -276,7 +276,7 @@ def _describe_run(config: DictConfig, preflight: Preflight) -> dict[str, Any]:
         **count_fits(preflight.fits),
         "data_references": dict(config.data.get("references") or {}),
         "planned_steps": (
-            supervised_steps(config, preflight)
+            supervised_steps(config, preflight.num_problems)
             if preflight.is_supervised
             else planned_steps(config, preflight.num_problems)
         ),
@@ -333,7 +333,8 @@ def describe_plan(config: DictConfig, preflight: Preflight) -> str:
     """Return the numbers of problems and of rollouts a step."""
     seele, problems = preflight.seele, f"{preflight.num_problems} problems"
     if preflight.is_supervised:
-        return f"{problems}, {seele.sft.batch_size} a step, {supervised_steps(config, preflight)} steps"
+        steps = supervised_steps(config, preflight.num_problems)
+        return f"{problems}, {seele.sft.batch_size} a step, {steps} steps"
     return (
         f"{problems} ({preflight.num_unhintable} cannot be hinted), "
         f"{config.data.train_batch_size} x {seele.hints.rollouts_per_prompt} rollouts a step"
@@ -379,7 +380,7 @@ def _train(
                     config,
                     folder,
                     python=python(),
-                    total_steps=supervised_steps(config, preflight),
+                    total_steps=supervised_steps(config, preflight.num_problems),
                     resumed_at=resumed_at,
                     terminal=terminal,
                 )

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, TextIO
 from omegaconf import DictConfig
 
 from seele.report.series import is_validated
-from seele_verl.checks.preflight import Preflight
 from seele_verl.environment import variables_set
 from seele_verl.merge import whole_model
 from seele_verl.runs.checkpoints import drop_old_checkpoints, saved_steps, step_folder
@@ -27,15 +26,6 @@ from seele_verl.sft.config import steps_between_checkpoints
 
 if TYPE_CHECKING:
     from verl.utils.tracking import Tracking
-
-
-def supervised_steps(config: DictConfig, preflight: Preflight) -> int:
-    """Return the steps of a supervised run: its epochs without a last partial batch, but at most
-    ``trainer.total_training_steps``.
-    """
-    sft, bound = preflight.seele.sft, config.trainer.total_training_steps
-    steps = sft.epochs * preflight.num_problems // sft.batch_size
-    return steps if bound is None else min(steps, bound)
 
 
 def train_supervised(
