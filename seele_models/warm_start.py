@@ -59,7 +59,7 @@ class WarmStart:
             f"data.train_max_samples={self.limit}",
             f"data.max_prompt_length={self.max_prompt_tokens}",
             f"data.max_response_length={self.max_response_tokens}",
-            f"seele.prompt.template={self.template}",
+            f"seele.prompt.template={_quoted(self.template)}",
             f"seele.seed={self.seed}",
             f"seele.sft.epochs={self.epochs}",
             f"seele.sft.batch_size={self.batch_size}",
@@ -78,8 +78,8 @@ class WarmStart:
         return ["method=sft", f"hardware={self.hardware}", "job=method", *own, *self.settings]
 
 
-def _quoted(path: Path) -> str:
-    text = str(path).replace("'", "\\'")
+def _quoted(value: Path | str) -> str:
+    text = str(value).replace("'", "\\'")
     return f"'{text}'"
 
 

@@ -738,10 +738,13 @@ def test_a_warm_start_takes_settings_behind_its_options(tmp_path, monkeypatch, c
 
 
 def test_a_warm_starts_settings_are_those_of_a_run(tmp_path):
-    wish = warm_start_of(tmp_path / "it's, here", settings=("trainer.experiment_name=mine",))
+    here = tmp_path / "it's, here"
+    own = {"template": str(here / "mine.txt"), "settings": ("trainer.experiment_name=mine",)}
+    wish = warm_start_of(here, **own)
     config = compose(wish.overrides(tmp_path / "run"))
     assert config.actor_rollout_ref.model.path == str(wish.model)
     assert list(config.data.train_files) == [str(wish.problems)]
+    assert config.seele.prompt.template == wish.template
     assert config.seele.sft.learning_rate == wish.learning_rate
     assert config.trainer.experiment_name == "mine"
     in_bfloat16 = config.actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype == "bf16"
