@@ -199,7 +199,7 @@ def test_a_removal_that_is_killed_leaves_no_checkpoint_that_is_taken_for_complet
     save_recorded(tmp_path, 20)
     with monkeypatch.context() as killed:
         killed.setattr("shutil.rmtree", lambda folder, ignore_errors: None)
-        checkpoints.drop_later_checkpoints(tmp_path, None, needed=tmp_path / "base")
+        checkpoints.drop_later_checkpoints(tmp_path, None)
     assert checkpoints.saved_steps(tmp_path) == [10, 20]
     assert checkpoints.repair_tracker(tmp_path) is None
     assert start_of(tmp_path) is None
@@ -352,9 +352,9 @@ def test_a_new_start_leaves_nothing_of_the_old_run_that_could_be_taken_for_its_o
     (tmp_path / TRACKER).write_text("4")
     (tmp_path / "resolved.yaml").touch()
     with pytest.raises(ConfigError, match=r"merged, which the run starts from, is one of them"):
-        checkpoints.drop_later_checkpoints(tmp_path, None, needed=tmp_path / "merged")
+        start_of(tmp_path, "disable", model=tmp_path / "merged")
     assert checkpoints.last_complete_step(tmp_path) == 4
-    checkpoints.drop_later_checkpoints(tmp_path, None, needed=tmp_path / "sft" / "merged")
+    start_of(tmp_path, "disable", model=tmp_path / "sft" / "merged")
     assert [path.name for path in tmp_path.iterdir()] == ["resolved.yaml"]
 
 
@@ -374,7 +374,8 @@ def test_going_back_to_a_checkpoint_removes_what_came_after_it(tmp_path):
     # Killed before it has saved anything: it goes on from there, not from step 20.
     assert start_of(tmp_path) == 15
     with pytest.raises(ConfigError, match=r"global_step_15/huggingface, which the run starts from"):
-        checkpoints.drop_later_checkpoints(tmp_path, 10, needed=tmp_path / "global_step_15" / "huggingface")
+        later = tmp_path / "global_step_15" / "huggingface"
+        start_of(tmp_path, "resume_path", tmp_path / "global_step_10", model=later)
     assert checkpoints.last_complete_step(tmp_path) == 15
     assert start_of(tmp_path, "disable") is None
     assert checkpoints.saved_steps(tmp_path) == []

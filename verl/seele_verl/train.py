@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -365,13 +365,6 @@ def _train(
     python: Callable[[], str],
     overrides: Sequence[str],
 ) -> None:
-    progress = partial(
-        follow_metrics,
-        folder,
-        total_steps=planned_steps(config, preflight.num_problems),
-        after_step=-1 if resumed_at is None else resumed_at,
-        max_generated_tokens=preflight.seele.max_generated_tokens,
-    )
     variables = config.ray_kwargs.ray_init.runtime_env.env_vars
     with tracking(variables), terminal_apart_from(folder / LOG) as terminal:
         try:
@@ -386,7 +379,13 @@ def _train(
                 )
                 return
             executable = python()
-            with progress(terminal=terminal):
+            with follow_metrics(
+                folder,
+                total_steps=planned_steps(config, preflight.num_problems),
+                after_step=-1 if resumed_at is None else resumed_at,
+                max_generated_tokens=preflight.seele.max_generated_tokens,
+                terminal=terminal,
+            ):
                 # Only now: importing verl takes seconds and reads the environment that was set.
                 from seele_verl.runner import run_training
 

@@ -182,14 +182,10 @@ def drop_unfinished_checkpoints(run: Path, *, needed: Path) -> None:
     )
 
 
-def drop_later_checkpoints(run: Path, step: int | None, *, needed: Path) -> None:
+def drop_later_checkpoints(run: Path, step: int | None) -> None:
     """Go back to the checkpoint of ``step``: the tracker names it, and later checkpoints and the merged model
     are removed. With None, all checkpoints and the tracker are.
-
-    Raises:
-        ConfigError: As ``check_not_among_later``; nothing is removed.
     """
-    check_not_among_later(run, step, needed=needed)
     if step is None:
         (run / TRACKER).unlink(missing_ok=True)
     else:

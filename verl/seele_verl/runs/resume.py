@@ -251,11 +251,10 @@ def prepare_start(config: DictConfig) -> int | None:
     Returns:
         As ``find_start``.
     """
-    step, model = find_start(config), Path(OmegaConf.select(config, MODEL))
-    run = Path(config.trainer.default_local_dir).resolve()
+    step, run = find_start(config), Path(config.trainer.default_local_dir).resolve()
     if config.trainer.resume_mode == "auto":
         repair_tracker(run)
-        drop_unfinished_checkpoints(run, needed=model)
+        drop_unfinished_checkpoints(run, needed=Path(OmegaConf.select(config, MODEL)))
     elif goes_back(config):
-        drop_later_checkpoints(run, step, needed=model)
+        drop_later_checkpoints(run, step)
     return step

@@ -17,9 +17,10 @@ from omegaconf import DictConfig
 from seele.report.series import is_validated
 from seele_verl.environment import variables_set
 from seele_verl.merge import whole_model
-from seele_verl.runs.checkpoints import drop_old_checkpoints, saved_steps, step_folder
+from seele_verl.runs.checkpoints import drop_old_checkpoints, saved_steps
 from seele_verl.runs.log import RunLog, rows_of
 from seele_verl.runs.progress import follow_metrics, format_step
+from seele_verl.runs.resume import checkpoint_to_resume
 from seele_verl.runs.stopping import has_stopped, is_asked_to_stop, note_stop
 from seele_verl.runs.undo import let_go
 from seele_verl.sft.config import steps_between_checkpoints
@@ -75,10 +76,8 @@ def _train(config: DictConfig, run: Path, *, python: str, total_steps: int, resu
     command = ["--standalone", "--signals-to-handle=SIGQUIT"]
     command += [f"--nproc-per-node={config.trainer.n_gpus_per_node}"]
     command += ["-m", "seele_verl.sft.trainer", str(run), f"--steps={total_steps}"]
-    if config.trainer.resume_mode == "resume_path":
-        command += [f"--resume-from={config.trainer.resume_from_path}"]
-    elif resumed_at:
-        command += [f"--resume-from={step_folder(run, resumed_at)}"]
+    if resumed_at is not None:
+        command += [f"--resume-from={checkpoint_to_resume(config, resumed_at)}"]
     os.environ["PYTHON_EXEC"] = python
     try:
         torchrun(command)
