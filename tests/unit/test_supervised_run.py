@@ -510,13 +510,28 @@ def test_a_run_says_which_of_its_inputs_have_changed_since_the_last_command(
     template.write_text("Q: {question}\n")
     _, said = repeat(*imported)
     assert said.endswith(f": with other contents in {template} {tmp_path}/my_judges.py")
-    config, settings = configure("sft_rl", f"seele.sft.train_files=[{tmp_path}/train.parquet]")
-    (tmp_path / "run/sft").mkdir()
-    (tmp_path / "run/sft/run_card.json").write_text(json.dumps({"inputs": first}))
-    inputs = describe_command(config, settings)["inputs"]
-    assert (inputs["train_files"], inputs["sft_train_files"]) == (None, first["train_files"])
     same = {"arguments": [], "inputs": {"train_files": None}}
     assert describe_changes({"arguments": [], "inputs": first}, same) == "", "a file that is not known now"
+
+
+def test_problems_that_only_the_first_of_two_stages_has_have_a_digest(tmp_path):
+    write_problems(tmp_path / "train.parquet", [problem(1)], split="train")
+    (tmp_path / "run/sft").mkdir(parents=True)
+    (tmp_path / "run/sft/run_card.json").write_text('{"inputs": {"base_model": "abc"}}')
+
+    def inputs(*files: str) -> dict[str, str | None]:
+        config = {
+            "data": {"val_files": [f"{tmp_path}/train.parquet"]},
+            "trainer": {"default_local_dir": f"{tmp_path}/run"},
+            "seele": {"sft": {"train_files": files}, "prompt": {"template": "plain"}},
+        }
+        return describe_command(OmegaConf.create(config), [])["inputs"]
+
+    divided = inputs()
+    assert (divided["base_model"], divided["train_files"]) == ("abc", None)
+    assert "sft_train_files" not in divided
+    apart = inputs(f"{tmp_path}/train.parquet")
+    assert apart == divided | {"sft_train_files": divided["val_files"]} and divided["val_files"]
 
 
 def test_the_files_of_a_users_own_parts_have_digests(configure, tmp_path, monkeypatch):
