@@ -70,7 +70,7 @@ class SupervisedTrainer(sft_trainer.SFTTrainer):  # type: ignore[misc]
         self._last_step = self.total_training_steps
         if config.trainer.resume_from_path is not None:
             # verl takes the first step that the path names, which may be that of a folder above.
-            self.resume_global_step = step_of(Path(config.trainer.resume_from_path))
+            self.resume_global_step = step_of(Path(config.trainer.resume_from_path)) or 0
         self.train_dataloader.steps_done = self.resume_global_step
         self._save_freq = self.save_freq
         self._save_every_minutes: float | None = config.trainer.save_every_minutes
