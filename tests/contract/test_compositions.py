@@ -157,6 +157,8 @@ def test_a_method_takes_the_parts_that_the_table_says(row):
         allowed = {*choices} if cell in ("all", "yes") else {"no"} if cell == "no" else {*code(cell)}
         for choice, settings in choices.items():
             error = refusal(method, *settings)
+            if "has no hint in its first round" in str(error):
+                error = refusal(method, *settings, "seele.hints.rounds=2")
             assert (error is None) == (choice in allowed), f"{part}={choice}: {error}"
             if error:
                 assert is_listed(error, part), f"{part}={choice}: no row for {error}"
