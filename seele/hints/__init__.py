@@ -96,11 +96,6 @@ def configured_controller(
             f"seele.hints.when: rescue tries every hint once, but controller {hints.controller!r} gives one; "
             f"set seele.hints.controller={EachHint.name}, or one of your own that gives all"
         )
-    if hints.rounds == 1 and getattr(_find(hints.controller), "begins_without_hint", False):
-        raise ConfigError(
-            f"seele.hints.rounds: controller {hints.controller!r} has no hint in its first round, got 1; "
-            "allowed are 2 or more"
-        )
     if hints.when == "until_success":
         _check_search(hints)
     run = RunWide(
@@ -117,6 +112,11 @@ def configured_controller(
         dropout=hints.dropout,
         seed=seed,
     )
+    if hints.rounds == 1 and controller.begins_without_hint:
+        raise ConfigError(
+            f"seele.hints.rounds: controller {hints.controller!r} has no hint in its first round, got 1; "
+            "allowed are 2 or more"
+        )
     if hints.round_quorum < 1.0 and not controller.tolerates_partial_rounds:
         raise ConfigError(
             f"seele.hints.round_quorum: got {hints.round_quorum}, but a value below 1 needs a controller "
